@@ -1,0 +1,3 @@
+from loadpath.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The typed facts that captures state, by topic."""

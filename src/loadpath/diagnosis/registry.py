@@ -1,0 +1,13 @@
+"""Every module of rules, by name. Each has `RULES: tuple[Rule, ...]`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from loadpath.diagnosis.rule import Rule
+
+MODULES: tuple[str, ...] = ("symptoms",)
+
+
+def rules() -> tuple[Rule, ...]:
+    return tuple(rule for name in MODULES for rule in import_module(f"loadpath.diagnosis.{name}").RULES)

@@ -1,0 +1,1 @@
+"""One folder or file an engine: all that is known of it."""

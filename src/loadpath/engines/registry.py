@@ -1,0 +1,67 @@
+"""Every engine by name: what gives its logs away, and the package that knows it.
+
+An engine's package (or module) has
+
+    starts_run(line: Line) -> bool                  # does a new start of the server begin with this line?
+    read(capture: Capture) -> Iterable[Fact]        # one run's lines → facts
+    flag(lever: str, value: object) -> str          # this engine's own spelling of a lever, see `levers`
+
+and is imported only when one of its sniffs is in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Protocol, cast
+
+import msgspec
+
+from loadpath.core.facts.base import Fact
+from loadpath.core.text import Capture, Line
+
+
+class EngineEntry(msgspec.Struct, frozen=True):
+    """`sniffs`: literals (any case) that only this engine's logs contain."""
+
+    engine: str
+    kind: str
+    module: str
+    sniffs: tuple[str, ...]
+
+
+class EngineModule(Protocol):
+    starts_run: Callable[[Line], bool]
+    read: Callable[[Capture], Iterable[Fact]]
+    flag: Callable[[str, object], str]
+
+
+ENGINES: tuple[EngineEntry, ...] = ()
+
+
+def load(entry: EngineEntry) -> EngineModule:
+    return cast(EngineModule, import_module(f"loadpath.engines.{entry.module}"))
+
+
+def present(text_lower: str) -> list[EngineEntry]:
+    """The engines, one of whose sniffs is in the (lower-cased) text."""
+    return [entry for entry in ENGINES if any(s.lower() in text_lower for s in entry.sniffs)]
+
+
+def by_engine(engine: str | None) -> EngineEntry | None:
+    return next((entry for entry in ENGINES if entry.engine == engine), None)
+
+
+def by_kind(kind: str) -> EngineEntry | None:
+    return next((entry for entry in ENGINES if entry.kind == kind), None)
+
+
+def flag(engine: str | None, lever: str, value: object) -> str:
+    """`lever` set to `value` in the engine's own flags; "" where the engine is unknown or has no such flag.
+
+    Levers: `context-length`, `memory-share`, `kv-dtype`, `batched-tokens`, `sequences`, `eager`, `tensor-parallel`,
+    `pipeline-parallel`, `quantisation`, `attention-backend`, `chunked-prefill`, `cpu-offload`, `gpu-layers`,
+    `moe-on-cpu`, `dtype`, `graph-sizes`, `kv-bytes`, `trust-remote-code`, `disable-custom-all-reduce`.
+    """
+    entry = by_engine(engine)
+    return load(entry).flag(lever, value) if entry else ""

@@ -1,0 +1,1 @@
+"""Files → captures: opening, unpacking, cleaning, cutting a mixed paste into captures."""

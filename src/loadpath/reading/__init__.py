@@ -1,0 +1,1 @@
+"""The `read` service: sources → captures → facts → report."""

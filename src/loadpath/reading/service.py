@@ -1,0 +1,59 @@
+"""From bytes to a report: the one place where intake, readers, engines and diagnosis meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from loadpath.core.case import Case
+from loadpath.core.facts.base import Fact
+from loadpath.core.report import CaptureReport, Report
+from loadpath.core.text import Capture, Line
+from loadpath.diagnosis.diagnose import diagnose
+from loadpath.engines import registry as engines
+from loadpath.intake.clean import clean
+from loadpath.intake.cut import LogShape, Shape, cut
+from loadpath.readers import registry as readers
+
+
+def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
+    """The report on named byte strings."""
+    return read_lines((name, clean(data)) for name, data in sources)
+
+
+def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:
+    captures = [capture for name, lines in sources for capture in captures_of(name, lines)]
+    case = Case((fact for capture in captures for fact in facts_of(capture)), captures)
+    report = diagnose(case)
+    return msgspec.structs.replace(
+        report,
+        captures=tuple(CaptureReport(c.kind, c.source, c.first_line, c.last_line, c.run) for c in captures),
+        facts=tuple(msgspec.to_builtins(fact) for fact in case.facts),
+    )
+
+
+def captures_of(source: str, lines: list[Line]) -> list[Capture]:
+    text = "\n".join(line.raw for line in lines).lower()
+    blocks = [
+        Shape(entry.kind, tuple(s.lower() for s in entry.sniffs), readers.load(entry).extent)
+        for entry in readers.present(text, "block")
+    ]
+    logs = [
+        LogShape(entry.kind, tuple(s.lower() for s in entry.sniffs), engines.load(entry).starts_run)
+        for entry in engines.present(text)
+    ]
+    return cut(source, lines, blocks, logs)
+
+
+def facts_of(capture: Capture) -> list[Fact]:
+    """All facts of a capture: by the reader or engine of its kind, then by the readers that look at every capture."""
+    facts: list[Fact] = []
+    if engine := engines.by_kind(capture.kind):
+        facts += engines.load(engine).read(capture)
+    elif reader := readers.by_kind(capture.kind):
+        facts += readers.load(reader).read(capture)
+    text = capture.text.lower()
+    for entry in readers.present(text, "anywhere"):
+        facts += readers.load(entry).read(capture)
+    return sorted(facts, key=lambda fact: fact.span.first_line)
