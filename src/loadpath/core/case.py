@@ -14,11 +14,18 @@ F = TypeVar("F", bound=Fact)
 
 
 class Case:
-    """Facts in the order of their sources and lines, with the captures they came from."""
+    """Facts in the order of their sources and lines, with the captures they came from.
 
-    def __init__(self, facts: Iterable[Fact] = (), captures: Iterable[Capture] = ()) -> None:
+    Where a log holds several starts of a server, the case is about the last one; `earlier` has a case for each
+    start before it, oldest first.
+    """
+
+    def __init__(
+        self, facts: Iterable[Fact] = (), captures: Iterable[Capture] = (), earlier: Iterable[Case] = ()
+    ) -> None:
         self.facts = tuple(facts)
         self.captures = tuple(captures)
+        self.earlier = tuple(earlier)
 
     @cached_property
     def _by_type(self) -> dict[type[Fact], list[Fact]]:
@@ -76,7 +83,7 @@ class Case:
         return None
 
     def only(self, keep: Iterable[Fact]) -> Case:
-        return Case(keep, self.captures)
+        return Case(keep, self.captures, self.earlier)
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

@@ -7,14 +7,26 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from loadpath.core.case import Case
-from loadpath.core.facts.engine import ServerReady, StepMark
+from loadpath.core.facts.engine import (
+    Concurrency,
+    EngineStarted,
+    KvPool,
+    ModelNamed,
+    ServerReady,
+    StepMark,
+    Stopped,
+    WeightsLoaded,
+)
 from loadpath.core.report import Finding, Verdict
+from loadpath.core.units import show_bytes, show_count
 from loadpath.core.vocabulary import State
 from loadpath.knowledge.tables import FindingRow, findings
 
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _CERTAINTY = {"established": 0, "likely": 1, "possible": 2}
 _BY_SEVERITY: dict[str, State | None] = {"error": "failed", "warning": "degraded", "info": None}
+_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-llm": "TensorRT-LLM", "tgi": "TGI",
+            "lmdeploy": "LMDeploy", "triton-server": "Triton"}  # fmt: skip
 
 
 def _row(made: Finding) -> FindingRow:
@@ -22,7 +34,7 @@ def _row(made: Finding) -> FindingRow:
 
 
 def order(made: list[Finding]) -> list[Finding]:
-    """Findings by weight: errors first, causes before consequences, deeper before shallower, then as they were printed."""
+    """Findings by weight: errors first, causes before consequences, deeper before shallower, then as printed."""
 
     def weight(f: Finding) -> tuple[int, bool, int, int, int]:
         row = _row(f)
@@ -36,21 +48,20 @@ def fold(made: list[Finding]) -> list[Finding]:
     """`made` with each finding that another one explains moved under it (its id kept in `consequences`)."""
     gone: set[str] = set()
     out: list[Finding] = []
-    for f in made:
+    for position, f in enumerate(made):
         if f.id in gone:
             continue
-        row = _row(f)
-        folded = [
-            other.id for other in made
-            if other.id != f.id and other.id not in gone and any(fnmatchcase(other.id, p) for p in row.folds)
-        ]  # fmt: skip
-        if f is made[0]:
-            folded += [
-                o.id for o in made if o.id != f.id and o.id not in gone and o.id not in folded and _row(o).consequence
-            ]
+        folded = [o.id for o in made if o.id != f.id and o.id not in gone and _explains(f, o, leads=position == 0)]
         gone.update(folded)
         out.append(msgspec.structs.replace(f, consequences=(*f.consequences, *folded)) if folded else f)
     return [f for f in out if f.id not in gone]
+
+
+def _explains(f: Finding, other: Finding, leads: bool) -> bool:
+    """Does `f` fold `other`: by its row's `folds`, or since it leads and the other is a consequence by its own words?"""
+    if any(fnmatchcase(other.id, pattern) for pattern in (*_row(f).folds, *f.consequences)):
+        return True
+    return leads and f.severity == "error" and (_row(other).consequence or other.id == "unrecognised-exception")
 
 
 def root_cause(made: list[Finding]) -> Finding | None:
@@ -62,16 +73,58 @@ def verdict(case: Case, made: list[Finding]) -> Verdict:
     """State and sentence. Absent data is never health: with no step seen and nothing found the state is `unknown`."""
     root = root_cause(made)
     if root is not None:
-        state = _row(root).state or _BY_SEVERITY[root.severity] or "unknown"
-        return Verdict(state, sentence(root))
+        state = _row(root).state if root.severity == _row(root).severity else None
+        return Verdict(state or _BY_SEVERITY[root.severity] or "unknown", sentence(root))
     if case.has(ServerReady):
-        return Verdict("healthy", "The server started and is ready; no fault found.")
+        return Verdict("healthy", _serves(case))
+    told = next((f for f in made if _row(f).state), None)
+    if told is not None:
+        return Verdict(_row(told).state or "unknown", sentence(told))
+    if case.has(Stopped):
+        stop = case.all(Stopped)[0]
+        return Verdict("unknown", f"Ended before it was ready ({_how(stop)}); no fault is printed.")
     if case.has(StepMark):
         last = case.all(StepMark)[-1]
-        return Verdict("starting", f"The start has reached {last.step}; no fault found so far.")
-    return Verdict("unknown", "Nothing in this input can be judged.")
+        return Verdict("starting", f"The start has reached {last.step}; no fault so far.")
+    if made:
+        return Verdict("unknown", f"{sentence(made[0])} Nothing else here can be judged.")
+    return Verdict("unknown", "No known problem found, and no step of a start was seen: not enough to judge.")
+
+
+def _how(stop: Stopped) -> str:
+    return {
+        "signal": f"by {stop.signal or 'a signal'}",
+        "interrupt": "interrupted by hand",
+        "time-limit": "time limit",
+    }.get(stop.how, stop.how)
+
+
+def _serves(case: Case) -> str:
+    """ "vLLM 0.10.2 is ready: weights 27.31 GiB, KV cache 176,128 tokens, 5.37 full-length requests." """
+    started, model = case.last(EngineStarted), case.last(ModelNamed)
+    who = _ENGINES.get(case.engine or "", case.engine or "The server")
+    if started is not None and started.version:
+        who += f" {started.version}"
+    served = f" with {model.name}" if model is not None and model.name else ""
+    parts = []
+    if (weights := case.last(WeightsLoaded)) is not None and weights.bytes:
+        parts.append(f"weights {show_bytes(weights.bytes)} per GPU")
+    if (pool := case.last(KvPool)) is not None and pool.tokens:
+        parts.append(f"KV cache {show_count(pool.tokens)} tokens")
+    if (room := case.last(Concurrency)) is not None:
+        parts.append(f"room for {room.ratio:g} requests of {show_count(room.context_tokens)} tokens")
+    figures = f": {', '.join(parts)}" if parts else ""
+    end = "started, served and was stopped in an orderly way" if case.has(Stopped) else "is ready"
+    return f"{who}{served} {end}{figures}. No fault found."
 
 
 def sentence(root: Finding) -> str:
     hedge = {"established": "", "likely": "Likely: ", "possible": "Possibly: "}[root.certainty]
-    return f"{hedge}{root.title}."
+    title = (
+        root.title
+        if not hedge
+        else root.title[:1].lower() + root.title[1:]
+        if root.title[1:2].islower()
+        else root.title
+    )
+    return f"{hedge}{title.rstrip('.')}."

@@ -23,13 +23,29 @@ def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
 
 
 def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:
+    """The report on cleaned lines, by source."""
     captures = [capture for name, lines in sources for capture in captures_of(name, lines)]
-    case = Case((fact for capture in captures for fact in facts_of(capture)), captures)
+    case = case_of(captures)
     report = diagnose(case)
     return msgspec.structs.replace(
         report,
         captures=tuple(CaptureReport(c.kind, c.source, c.first_line, c.last_line, c.run) for c in captures),
         facts=tuple(msgspec.to_builtins(fact) for fact in case.facts),
+    )
+
+
+def case_of(captures: list[Capture]) -> Case:
+    """The case that the captures make: the last run of each log, with the runs before it as `earlier`."""
+    last_run: dict[tuple[str, str], int] = {}
+    for capture in captures:
+        key = (capture.source, capture.kind)
+        last_run[key] = max(capture.run, last_run.get(key, 0))
+    current = [c for c in captures if c.run == last_run[c.source, c.kind]]
+    earlier = [c for c in captures if c.run != last_run[c.source, c.kind]]
+    return Case(
+        (fact for capture in current for fact in facts_of(capture)),
+        captures,
+        (Case(facts_of(capture), [capture]) for capture in earlier),
     )
 
 

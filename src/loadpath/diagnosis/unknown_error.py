@@ -1,0 +1,47 @@
+"""An exception or error line that no row and no rule knows: still named, with what its own words suggest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadpath.core.case import Case
+from loadpath.core.facts.errors import PythonException
+from loadpath.core.report import Finding
+from loadpath.core.vocabulary import Boundary
+from loadpath.diagnosis.rule import Rule, finding
+
+# Which contract an exception's class or innermost files point to; the first that fits.
+HINTS: tuple[tuple[Boundary, tuple[str, ...]], ...] = (
+    ("library-set", ("ImportError", "ModuleNotFoundError", "PackageNotFoundError", "dist-packages/torch/utils/cpp_ext")),
+    ("interconnect", ("DistBackendError", "DistNetworkError", "DistStoreError", "pynccl", "torch/distributed")),
+    ("memory-fit", ("OutOfMemoryError",)),
+    ("host-limits", ("MemoryError", "PermissionError", "BlockingIOError")),
+    ("model-config", ("ValidationError", "/config.py", "configuration_", "transformers/", "huggingface_hub",
+                      "tokeniz", "safetensors", "JSONDecodeError")),
+)  # fmt: skip
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """The earliest exception of the first process that failed; chained ones count by their first cause."""
+    exceptions = [e for e in case.all(PythonException) if e.exception not in ("KeyboardInterrupt", "SystemExit")]
+    if not exceptions:
+        return
+    first = min(exceptions, key=lambda e: (e.origin.time or 0.0, e.span.first_line, e.chain))
+    message = first.message.strip().split("\n")[0]
+    values = {"exception": first.exception.rpartition(".")[2], "message": message[:300]}
+    if first.frames:
+        file, line, function = first.frames[-1]
+        values |= {"file": file.rpartition("/site-packages/")[2] or file, "line": str(line), "function": function}
+    boundary = _boundary(first)
+    yield finding(
+        "unrecognised-exception", [first], case=case, values=values,
+        **({"boundary": boundary} if boundary else {}),
+    )  # fmt: skip
+
+
+def _boundary(e: PythonException) -> Boundary | None:
+    files = " ".join(file for file, _, _ in e.frames[-3:])
+    return next((b for b, hints in HINTS if any(h in e.exception or h in files for h in hints)), None)
+
+
+RULES = (Rule(judge, (PythonException,), ("unrecognised-exception",)),)
