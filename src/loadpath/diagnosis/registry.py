@@ -6,7 +6,10 @@ from importlib import import_module
 
 from loadpath.diagnosis.rule import Rule
 
-MODULES: tuple[str, ...] = ("symptoms",)
+MODULES: tuple[str, ...] = (
+    "symptoms",
+    "unknown_error",
+)
 
 
 def rules() -> tuple[Rule, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from loadpath.core.case import Case
 from loadpath.core.facts.errors import PythonException
 from loadpath.core.report import Finding
@@ -12,7 +14,7 @@ from loadpath.diagnosis.rule import Rule, finding
 
 # Which contract an exception's class or innermost files point to; the first that fits.
 HINTS: tuple[tuple[Boundary, tuple[str, ...]], ...] = (
-    ("library-set", ("ImportError", "ModuleNotFoundError", "PackageNotFoundError", "dist-packages/torch/utils/cpp_ext")),
+    ("library-set", ("ImportError", "ModuleNotFoundError", "PackageNotFoundError", "utils/cpp_extension")),
     ("interconnect", ("DistBackendError", "DistNetworkError", "DistStoreError", "pynccl", "torch/distributed")),
     ("memory-fit", ("OutOfMemoryError",)),
     ("host-limits", ("MemoryError", "PermissionError", "BlockingIOError")),
@@ -32,11 +34,8 @@ def judge(case: Case) -> Iterator[Finding]:
     if first.frames:
         file, line, function = first.frames[-1]
         values |= {"file": file.rpartition("/site-packages/")[2] or file, "line": str(line), "function": function}
-    boundary = _boundary(first)
-    yield finding(
-        "unrecognised-exception", [first], case=case, values=values,
-        **({"boundary": boundary} if boundary else {}),
-    )  # fmt: skip
+    made = finding("unrecognised-exception", [first], case=case, values=values)
+    yield msgspec.structs.replace(made, boundary=_boundary(first) or made.boundary)
 
 
 def _boundary(e: PythonException) -> Boundary | None:

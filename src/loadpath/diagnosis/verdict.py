@@ -58,7 +58,7 @@ def fold(made: list[Finding]) -> list[Finding]:
 
 
 def _explains(f: Finding, other: Finding, leads: bool) -> bool:
-    """Does `f` fold `other`: by its row's `folds`, or since it leads and the other is a consequence by its own words?"""
+    """Whether `f` folds `other`: its row says so, or it leads and the other is a consequence by its own words."""
     if any(fnmatchcase(other.id, pattern) for pattern in (*_row(f).folds, *f.consequences)):
         return True
     return leads and f.severity == "error" and (_row(other).consequence or other.id == "unrecognised-exception")
