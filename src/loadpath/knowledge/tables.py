@@ -6,10 +6,6 @@ user's cache, keyed by the files' sizes and times.
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import tempfile
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -25,6 +21,7 @@ from loadpath.core.vocabulary import (
     Severity,
     State,
 )
+from loadpath.knowledge.cache import cached
 from loadpath.knowledge.literals import literals_of
 
 HERE = Path(__file__).parent
@@ -121,35 +118,10 @@ def read_findings(path: Path) -> tuple[FindingRow, ...]:
 def findings() -> dict[str, FindingRow]:
     """Every finding by id, in the tables' order."""
     files = sorted((HERE / "findings").glob("*.toml"))
-    rows = _cached(files)
+    made_by = (*files, Path(__file__), HERE / "literals.py")
+    rows = cached("findings", made_by, tuple[FindingRow, ...], lambda: _rows(files))
     return {row.id: row for row in rows}
 
 
-def _cached(files: list[Path]) -> tuple[FindingRow, ...]:
-    key = hashlib.sha256()
-    for path in (*files, Path(__file__), HERE / "literals.py"):
-        stat = path.stat()
-        key.update(f"{path}:{stat.st_size}:{stat.st_mtime_ns};".encode())
-    store = cache_folder() / f"findings-{key.hexdigest()[:16]}.msgpack"
-    try:
-        return msgspec.msgpack.decode(store.read_bytes(), type=tuple[FindingRow, ...])
-    except (OSError, msgspec.MsgspecError):
-        rows = tuple(row for path in files for row in read_findings(path))
-        keep(store, msgspec.msgpack.encode(rows))
-        return rows
-
-
-def cache_folder() -> Path:
-    """Where derived tables are kept between runs (`$LOADPATH_CACHE`, else the user's cache folder)."""
-    if own := os.environ.get("LOADPATH_CACHE"):
-        return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "loadpath"
-
-
-def keep(store: Path, data: bytes) -> None:
-    """Write `data` to the cache, whole or not at all; a cache that cannot be written is no fault."""
-    with contextlib.suppress(OSError):
-        store.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=store.parent, delete=False) as file:
-            file.write(data)
-        Path(file.name).replace(store)
+def _rows(files: list[Path]) -> tuple[FindingRow, ...]:
+    return tuple(row for path in files for row in read_findings(path))
