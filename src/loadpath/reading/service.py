@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
+from loadpath.core.masking import mask_all
 from loadpath.core.report import CaptureReport, Report
 from loadpath.core.text import Capture, Line
 from loadpath.diagnosis.diagnose import diagnose
@@ -22,16 +25,23 @@ def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
     return read_lines((name, clean(data)) for name, data in sources)
 
 
+def read_paths(paths: Sequence[str]) -> Report:
+    """The report on files, or on standard input for `-`. Raises OSError for what cannot be opened."""
+    return read_bytes((p, sys.stdin.buffer.read() if p == "-" else Path(p).read_bytes()) for p in paths)
+
+
 def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:
     """The report on cleaned lines, by source."""
     captures = [capture for name, lines in sources for capture in captures_of(name, lines)]
     case = case_of(captures)
     report = diagnose(case)
-    return msgspec.structs.replace(
+    whole = msgspec.structs.replace(
         report,
         captures=tuple(CaptureReport(c.kind, c.source, c.first_line, c.last_line, c.run) for c in captures),
         facts=tuple(msgspec.to_builtins(fact) for fact in case.facts),
     )
+    masked: Report = mask_all(whole)
+    return masked
 
 
 def case_of(captures: list[Capture]) -> Case:

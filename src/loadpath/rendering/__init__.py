@@ -1,0 +1,1 @@
+"""A Report as terminal text, JSON, Markdown or HTML. Nothing here judges or computes."""

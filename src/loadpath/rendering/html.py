@@ -1,0 +1,106 @@
+"""A report as one self-contained HTML file: no script, no network, readable on paper and in the dark."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+
+from loadpath.core.report import Finding, MemoryLedger, Remedy, Report
+from loadpath.core.units import show_bytes, show_seconds
+from loadpath.rendering import words
+
+_COLOURS = {"weights": "#4c78a8", "non_torch": "#b279a2", "activation_peak": "#eeca3b", "graphs": "#72b7b2",
+            "kv_pool": "#54a24b", "unaccounted": "#9d9da1", "outside_budget": "#d8d8dc"}  # fmt: skip
+
+
+def to_html(report: Report) -> str:
+    """The whole report as an HTML document."""
+    body = [
+        f'<span class="state {report.verdict.state}">{words.STATES[report.verdict.state]}</span>',
+        f"<h1>{escape(report.verdict.sentence)}</h1>",
+    ]
+    if report.root:
+        body += _finding(report.root)
+    for heading, own in words.grouped(report):
+        items = "".join(f"<li><strong>{escape(f.title)}</strong> {_place(f)}<br>{escape(f.cause)}</li>" for f in own)
+        body.append(f"<h2>{heading}</h2><ul>{items}</ul>")
+    body += _steps(report) + [_memory(ledger) for ledger in report.memory] + _notes(report)
+    style = files("loadpath.rendering").joinpath("report.css").read_text("utf-8")
+    title = escape(f"{words.STATES[report.verdict.state].capitalize()}: {report.verdict.sentence}")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{title}</title><style>{style}</style></head><body><main>{''.join(body)}</main></body></html>\n"
+    )
+
+
+def _place(f: Finding) -> str:
+    return f'<span class="soft">{escape(f.evidence[0].source)}:{f.evidence[0].line}</span>' if f.evidence else ""
+
+
+def _finding(f: Finding) -> list[str]:
+    made = [f'<p class="soft">{escape(words.judgement(f))}</p>', f"<p>{escape(f.cause)}</p>"]
+    if act := words.action(f):
+        made.append(f"<p><strong>Operator:</strong> {escape(act)}</p>")
+    if f.evidence:
+        lines = "\n".join(f"{e.source}:{e.line}  {e.text}" for e in f.evidence)
+        made.append(f"<h2>Evidence</h2><pre>{escape(lines)}</pre>")
+    if f.remedies:
+        made.append(f"<h2>What to change</h2><ol>{''.join(_remedy(r) for r in f.remedies)}</ol>")
+    if f.next_checks:
+        checks = "".join(
+            f"<li><code>{escape(c.command)}</code><br><span class='soft'>{escape(c.why)}</span></li>"
+            for c in f.next_checks
+        )
+        made.append(f"<h2>Next checks</h2><ul>{checks}</ul>")
+    return made
+
+
+def _remedy(remedy: Remedy) -> str:
+    alone = {
+        True: ' <span class="alone">suffices alone</span>',
+        False: ' <span class="not">does not suffice alone</span>',
+        None: "",
+    }
+    command = f"<br><code>{escape(remedy.command)}</code>" if remedy.command else ""
+    effect = f'<br><span class="soft">→ {escape(remedy.effect)}</span>' if remedy.effect else ""
+    return f"<li>{escape(remedy.action)}{alone[remedy.suffices]}{command}{effect}</li>"
+
+
+def _steps(report: Report) -> list[str]:
+    seen = [s for s in report.steps if s.state != "unseen"]
+    if not seen:
+        return []
+    rows = "".join(
+        f"<tr><td>{words.STEP_MARKS[s.state]} {s.step}</td><td>{s.state}</td>"
+        f"<td>{show_seconds(s.seconds) if s.seconds is not None else ''}</td>"
+        f"<td class='soft'>{escape(words.figures(s.figures))}</td></tr>"
+        for s in seen
+    )
+    return [f"<h2>Steps</h2><table>{rows}</table>"]
+
+
+def _memory(ledger: MemoryLedger) -> str:
+    whole = max(ledger.total_bytes or 0, sum(max(0, p.bytes) for p in ledger.parts)) or 1
+    bar = "".join(
+        f'<span style="width:{max(0, p.bytes) / whole:.3%};background:{_COLOURS.get(p.name, "#999")}"'
+        f' title="{escape(words.label(p.name))}"></span>'
+        for p in ledger.parts
+    )
+    rows = "".join(
+        f'<tr><td><span class="dot" style="background:{_COLOURS.get(p.name, "#999")}"></span>'
+        f"{escape(words.label(p.name))}</td>"
+        f"<td>{show_bytes(p.bytes)}</td><td class='soft'>{p.basis}</td></tr>"
+        for p in ledger.parts
+    )
+    total = f", {show_bytes(ledger.total_bytes)} in all" if ledger.total_bytes else ""
+    return f'<h2>Memory of GPU {ledger.gpu}{total}</h2><div class="bar">{bar}</div><table>{rows}</table>'
+
+
+def _notes(report: Report) -> list[str]:
+    notes = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped)]
+    if report.holds:
+        notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    made = [f"<h2>Notes</h2><ul class='soft'>{items}</ul>"] if notes else []
+    return [*made, f"<p class='soft'>Read: {escape(words.seen(report))}.</p>"]

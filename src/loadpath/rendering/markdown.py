@@ -1,0 +1,75 @@
+"""A report as Markdown, to paste into an issue or a chat."""
+
+from __future__ import annotations
+
+from loadpath.core.report import Finding, Report
+from loadpath.core.units import show_bytes, show_seconds
+from loadpath.rendering import words
+
+
+def to_markdown(report: Report) -> str:
+    """The whole report; evidence in fences, commands in code spans."""
+    parts = [f"## {words.STATES[report.verdict.state].capitalize()}: {report.verdict.sentence}"]
+    if report.root:
+        parts += _finding(report.root)
+    for heading, own in words.grouped(report):
+        parts.append(f"### {heading}")
+        parts.append(
+            "\n".join(f"- **{f.title}**{_where(f)} {'' if f.severity == 'info' else f.cause}".rstrip() for f in own)
+        )
+    parts += _steps(report) + _memory(report)
+    notes = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped)]
+    if report.holds:
+        notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
+    if notes:
+        parts += ["### Notes", "\n".join(f"- {note}" for note in notes)]
+    parts.append(f"<sub>loadpath read: {words.seen(report)}</sub>")
+    return "\n\n".join(parts) + "\n"
+
+
+def _where(f: Finding) -> str:
+    return f" (`{f.evidence[0].source}:{f.evidence[0].line}`)" if f.evidence else ""
+
+
+def _finding(f: Finding) -> list[str]:
+    parts = [f"*{words.judgement(f)}*", f.cause]
+    if act := words.action(f):
+        parts.append(f"**Operator:** {act}")
+    if f.evidence:
+        lines = "\n".join(f"{e.source}:{e.line}: {e.text}" for e in f.evidence).replace("```", "'''")
+        parts += ["### Evidence", f"```text\n{lines}\n```"]
+    if f.remedies:
+        rows = []
+        for number, r in enumerate(f.remedies, 1):
+            alone = {True: " *(suffices alone)*", False: " *(does not suffice alone)*", None: ""}[r.suffices]
+            command = f"\n   `{r.command}`" if r.command else ""
+            effect = f"\n   → {r.effect}" if r.effect else ""
+            rows.append(f"{number}. {r.action}{alone}{command}{effect}")
+        parts += ["### What to change", "\n".join(rows)]
+    if f.next_checks:
+        parts += ["### Next checks", "\n".join(f"- `{c.command}`: {c.why}" for c in f.next_checks)]
+    return parts
+
+
+def _steps(report: Report) -> list[str]:
+    seen = [s for s in report.steps if s.state != "unseen"]
+    if not seen:
+        return []
+    rows = [
+        f"| {s.step} | {s.state} | {show_seconds(s.seconds) if s.seconds is not None else ''} "
+        f"| {words.figures(s.figures)} |"
+        for s in seen
+    ]
+    return ["### Steps", "\n".join(["| step | state | took | |", "|---|---|---|---|", *rows])]
+
+
+def _memory(report: Report) -> list[str]:
+    parts = []
+    for ledger in report.memory:
+        total = f", {show_bytes(ledger.total_bytes)} in all" if ledger.total_bytes else ""
+        rows = [f"| {words.label(p.name)} | {show_bytes(p.bytes)} | {p.basis} |" for p in ledger.parts]
+        parts += [
+            f"### Memory of GPU {ledger.gpu}{total}",
+            "\n".join(["| part | size | basis |", "|---|---|---|", *rows]),
+        ]
+    return parts

@@ -1,0 +1,86 @@
+"""The words that every rendering shares: labels of states, steps and boundaries, and figures with their units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from loadpath.core.report import Finding, Report
+from loadpath.core.units import show_bytes, show_count, show_seconds
+
+STATES = {"failed": "FAILED", "degraded": "DEGRADED", "healthy": "HEALTHY", "starting": "STARTING",
+          "unknown": "NOT ENOUGH TO JUDGE"}  # fmt: skip
+STEP_MARKS = {"done": "✔", "failed": "✘", "stalled": "…", "running": "▶", "skipped": "–", "unseen": "·"}
+ACTIONS = {
+    "none": "nothing",
+    "change-settings": "change a setting",
+    "restart-process": "restart the process",
+    "replace-group": "replace the serving group",
+    "drain": "drain the node",
+    "reset-gpu": "reset the GPU",
+    "reboot": "reboot the node",
+    "service": "have the hardware serviced",
+}
+PART_NAMES = {
+    "weights": "weights",
+    "non_torch": "outside torch (context, NCCL)",
+    "activation_peak": "activation peak",
+    "graphs": "CUDA graphs",
+    "kv_pool": "KV pool",
+    "unaccounted": "unaccounted for",
+    "outside_budget": "left outside the budget",
+}
+
+
+def figure(name: str, value: Any) -> str:
+    """One figure as `name value unit`, the unit taken from the name's ending."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"{label(name)} {value}"
+    for ending, show in (
+        ("_bytes", show_bytes),
+        ("bytes", show_bytes),
+        ("_seconds", show_seconds),
+        ("seconds", show_seconds),
+    ):
+        if name.endswith(ending):
+            return f"{label(name.removesuffix(ending))} {show(value)}".strip()
+    if isinstance(value, int):
+        return f"{label(name)} {show_count(value)}"
+    return f"{label(name)} {value:,.4g}"
+
+
+def figures(values: Mapping[str, Any]) -> str:
+    return ", ".join(figure(name, value) for name, value in values.items() if value is not None)
+
+
+def label(name: str) -> str:
+    return PART_NAMES.get(name, name.strip("_").replace("_", " "))
+
+
+def judgement(finding: Finding) -> str:
+    """ "established · memory-fit · at kv-pool": how sure, which contract, where."""
+    step = "" if finding.step == "unseen" else f" · at {finding.step}"
+    return f"{finding.certainty} · {finding.boundary}{step}"
+
+
+def action(finding: Finding) -> str:
+    """What an operator has to do now, with what it touches; "" where nothing."""
+    if finding.operator_action == "none":
+        return ""
+    radius = f" (touches: {finding.blast_radius})" if finding.blast_radius else ""
+    return ACTIONS[finding.operator_action] + radius
+
+
+def seen(report: Report) -> str:
+    """What was read: "vllm-log, nvidia-smi (3 captures, lines 1-212)"."""
+    kinds = list(dict.fromkeys(c.kind for c in report.captures))
+    if not kinds:
+        return "nothing that loadpath knows"
+    return ", ".join(kinds)
+
+
+def grouped(report: Report) -> list[tuple[str, list[Finding]]]:
+    """The findings beside the root cause: (heading, findings) by severity, empty ones left out."""
+    rest = [f for f in report.findings if f.id != report.root_cause]
+    headings = (("error", "Also broken"), ("warning", "Also worth a look"), ("info", "Noted"))
+    return [(heading, own) for severity, heading in headings if (own := [f for f in rest if f.severity == severity])]
