@@ -36,7 +36,17 @@ class EngineModule(Protocol):
     flag: Callable[[str, object], str]
 
 
-ENGINES: tuple[EngineEntry, ...] = ()
+ENGINES: tuple[EngineEntry, ...] = (
+    EngineEntry(
+        "sglang", "sglang-log", "sglang",
+        ("sglang/srt/", "sglang.srt", "sglang.launch_server", "sglang serve", "sgl_kernel", "mem-fraction-static",
+         "mem_fraction_static", "load weight begin.", "load weight end.", "memory pool end.", "capture cuda graph ",
+         "server is fired up", "max_total_num_tokens=", "kv cache is allocated. ", "alloc_req_slots",
+         "retract requests. #retracted", "scheduler hit an exception", "modelworkerclient hit an exception",
+         "received sigquit from a child", "decode batch. #", "decode batch, #", "prefill batch. #", "prefill batch, #",
+         "watchdog timeout (self.watchdog_timeout", "sglang::"),
+    ),
+)  # fmt: skip
 
 
 def load(entry: EngineEntry) -> EngineModule:

@@ -67,6 +67,8 @@ class WeightsLoaded(Fact, frozen=True, kw_only=True):
     read_seconds: float | None = None
     rank: int | None = None
     device: str | None = None
+    what: str = ""
+    """`draft` for a drafter's weights, "" for the model's own."""
 
 
 class MemoryBreakdown(Fact, frozen=True, kw_only=True):
@@ -102,6 +104,8 @@ class KvPool(Fact, frozen=True, kw_only=True):
     device: str = "GPU"
     derived: bool = False
     rank: int | None = None
+    what: str = ""
+    """`draft` (a drafter's cache), `sliding` (window layers), `state` (recurrent state); "" for the cache itself."""
 
 
 class Concurrency(Fact, frozen=True, kw_only=True):

@@ -1,0 +1,65 @@
+"""Target and drafter print the same lines, and a sliding-window model prints one KV line a pool: which is which.
+
+The order is fixed: the target's weights, the drafter's weights, the target's pools, the drafter's pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from loadpath.core.facts.base import Fact
+from loadpath.core.facts.engine import KvPool, StepMark, Stopped, WeightsLoaded
+from loadpath.core.facts.placement import FreeMemory
+from loadpath.engines.line_table import seconds_between
+
+
+def name_passes(facts: Sequence[Fact]) -> list[Fact]:
+    """`facts` with the drafter's weights and pools named `draft`, and unprinted durations taken from the clock."""
+    loads: dict[int | None, int] = {}
+    pools: dict[int | None, int] = {}
+    out: list[Fact] = []
+    stopped = False
+    for fact in facts:
+        rank = fact.origin.rank
+        stopped = stopped or isinstance(fact, Stopped)
+        if isinstance(fact, StepMark) and _repeated(fact, loads.get(rank, 0), stopped):
+            continue
+        if isinstance(fact, StepMark) and fact.step == "weight-load" and fact.event == "began":
+            loads[rank] = loads.get(rank, 0) + 1
+        if isinstance(fact, StepMark) and fact.step == "kv-pool" and fact.event == "ended":
+            pools[rank] = pools.get(rank, 0) + 1
+        later_load = loads.get(rank, 0) > 1
+        # Without a drafter a second pass is none: some versions rebuild the pool.
+        later_pool = later_load and pools.get(rank, 0) >= 1
+        if later_load and isinstance(fact, StepMark | WeightsLoaded | FreeMemory) and _about_weights(fact):
+            fact = msgspec.structs.replace(fact, what="draft")
+        if later_pool and isinstance(fact, KvPool) and fact.bytes is not None and not fact.what:
+            fact = msgspec.structs.replace(fact, what="draft")
+        out.append(_timed(fact, out))
+    return out
+
+
+def _repeated(mark: StepMark, loads: int, stopped: bool) -> bool:
+    """The drafter goes through distributed init again; processes are killed after failures as well as after stops."""
+    if mark.step in ("process-start", "device-enumeration", "context-creation"):
+        return loads > 0
+    return mark.step == "shutdown" and mark.event == "ended" and not stopped
+
+
+def _about_weights(fact: StepMark | WeightsLoaded | FreeMemory) -> bool:
+    if isinstance(fact, StepMark):
+        return fact.step == "weight-load"
+    return isinstance(fact, WeightsLoaded) or fact.when in ("before-weights", "after-weights")
+
+
+def _timed(fact: Fact, before: Sequence[Fact]) -> Fact:
+    """A step's end with its duration by the clock, where the line does not print one (before 0.5.9)."""
+    if not isinstance(fact, StepMark) or fact.event != "ended" or fact.seconds is not None:
+        return fact
+    began = next(
+        (f for f in reversed(before) if isinstance(f, StepMark) and f.step == fact.step and f.event == "began"
+         and f.origin.rank == fact.origin.rank), None)  # fmt: skip
+    seconds = seconds_between(began, fact) if began else None
+    return fact if seconds is None else msgspec.structs.replace(fact, seconds=seconds)
