@@ -37,7 +37,38 @@ class ReaderModule(Protocol):
     read: Callable[[Capture], Iterable[Fact]]
 
 
-READERS: tuple[ReaderEntry, ...] = (ReaderEntry("symptoms", "symptoms", (), "anywhere"),)
+READERS: tuple[ReaderEntry, ...] = (
+    ReaderEntry("symptoms", "symptoms", (), "anywhere"),
+    ReaderEntry("kernel-log", "kernel_log", ("NVRM:", "nvidia-", "oom", "kernel", "PCIe", "segfault")),
+    ReaderEntry("xid", "xid", ("Xid", "NVRM: GPU at"), "anywhere"),
+    ReaderEntry("gpu-lost", "gpu_lost", ("off the bus", "RmInitAdapter", "is lost", "device handle"), "anywhere"),
+    ReaderEntry("pcie-errors", "pcie_errors", ("Bus Error: severity", "Slot(", "DPC:"), "anywhere"),
+    ReaderEntry("oom-killer", "oom_killer", (
+        "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
+    ), "anywhere"),
+    ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "libcuda.so."), "anywhere"),
+    ReaderEntry("torch-oom", "torch_oom", (
+        "out of memory", "outofmemory", "memoryallocation", "alloc_failed", "out_of_memory", "resource_exhausted",
+        "defaultcpuallocator", "exceed allowed memory", "unable to allocate", "requested amount of gpu memory",
+        "cudahostalloc", "oom when allocating", "not enough gpu memory",
+    ), "anywhere"),
+    ReaderEntry("kv-errors", "kv_errors", (
+        "max seq len (", "kv pool holds", "no available memory for", "cannot auto-fit", "not enough memory", "leave no gpu memory",
+        "state cache", "memory pool size is", "maxtokensinpaged", "no enough gpu memory", "free memory on device",
+        "error in memory prof", "warming up", "is too short to hold", "encoder cache will", "memory capacity is unb", "sleep mode freed",
+    ), "anywhere"),
+    ReaderEntry("broken-traceback", "broken_traceback", ("traceback (most recent call last)", 'file "', "exception in worker"), "anywhere"),
+    ReaderEntry("tracebacks", "traceback", ("error", "exception", "traceback", 'file "', "interrupt"), "anywhere"),
+    ReaderEntry("versions", "versions", (
+        "driver", "cuda", "nvcc", "torch", "==", "libc", "sm_", "nvidia", "capability", "archs", "triton", "flash",
+    ), "anywhere"),
+    ReaderEntry("collect-env", "collect_env", (
+        "Collecting environment information", "PyTorch version", "CUDA used to build PyTorch", "System Info",
+        "Is CUDA available", "CUDA available:", "GPU models and configuration", "Nvidia driver version", "[pip3]",
+        "DeepSpeed C++/CUDA extension op report", "DeepSpeed general environment", "Versions of relevant",
+        "Package ", "OS   ", "OS:", "NVCC: Cuda",
+    )),
+)  # fmt: skip
 
 
 def load(entry: ReaderEntry) -> ReaderModule:
