@@ -114,9 +114,14 @@ def evidence(facts: Iterable[Fact], most: int = MOST_EVIDENCE) -> tuple[Evidence
 
 
 def step_of(row: FindingRow, facts: Sequence[Fact], case: Case) -> FindingStep:
-    """The row's step, or for `auto` the step in which the run was when the first of `facts` was printed."""
-    if row.step != "auto":
+    """The row's step, or for `auto` the step in which the run was when the first of `facts` was printed.
+
+    `auto:warm-up` says where such a thing usually happens, for logs that show no step.
+    """
+    how, _, usual = row.step.partition(":")
+    if how != "auto":
         return row.step  # type: ignore[return-value]
     from loadpath.diagnosis.ladder import step_at
 
-    return step_at(case, facts[0]) if facts else "unseen"
+    seen = step_at(case, facts[0]) if facts else "unseen"
+    return usual if usual and seen == "unseen" else seen  # type: ignore[return-value]

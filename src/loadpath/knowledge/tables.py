@@ -60,7 +60,7 @@ class FindingRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     findings that are its consequences. `consequence`: true where the text itself says that the cause is elsewhere.
     `depth` (0..100) orders root causes: the deeper cause leads; 50 is usual, below 30 symptoms of something else.
     `judged_by`: the diagnosis module that makes this finding; its matches are then evidence, not findings.
-    `step` may be `auto`: the step in which the run was, else `unseen`.
+    `step` may be `auto`: the step in which the run was, else `unseen` (`auto:warm-up`: else that one).
     `state`: what the finding says of the verdict; by default error → failed, warning → degraded, info → nothing.
     `what`, `proves`, `suggests`, `wrong_guess` are for `loadpath explain`: what it is, what proves it, what only hints
     at it, the usual wrong guess.
