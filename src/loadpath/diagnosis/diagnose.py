@@ -27,7 +27,7 @@ def diagnose(case: Case) -> Report:
         verdict=verdict(case, made),
         root_cause=root.id if root else None,
         findings=tuple(made),
-        steps=ladder(case),
+        steps=ladder(case, root),
         holds=holds(case),
         skipped=tuple(skipped),
         notes=tuple(_history(case, before)),

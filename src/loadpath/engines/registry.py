@@ -46,6 +46,16 @@ ENGINES: tuple[EngineEntry, ...] = (
          "received sigquit from a child", "decode batch. #", "decode batch, #", "prefill batch. #", "prefill batch, #",
          "watchdog timeout (self.watchdog_timeout", "sglang::"),
     ),
+    EngineEntry(
+        "vllm", "vllm-log", "vllm",
+        ("vllm", "enginecore", "[core.py:", "model_executor/", "gpu_model_runner", "kv_cache_utils",
+         "multiproc_executor", "kv cache size:", "available kv cache memory",
+         "maximum concurrency for ", "# gpu blocks:", "# cuda blocks:",
+         "loading model weights took", "model loading took", "init engine (profile", "graph capturing finished in",
+         "shared memory broadcast block", "bytecode transform time", "max seq len (", "for the cache blocks",
+         "desired gpu memory utilization", "workerproc ", "worker proc ", "worker_tp", "capturing cuda graph shapes",
+         "capturing cuda graphs (", "native fp8 kernels unavailable", "non_torch_memory takes"),
+    ),
 )  # fmt: skip
 
 

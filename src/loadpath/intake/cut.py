@@ -49,21 +49,35 @@ def cut(source: str, lines: Sequence[Line], blocks: Sequence[Shape], logs: Seque
     return sorted(captures, key=lambda c: c.first_line)
 
 
+# So many of an engine's lines before its start line make a run of its own (a log whose head was cut off); fewer are
+# what a program prints before its first word (platform checks, deprecations).
+LINES_OF_A_RUN = 12
+
+
 def _logs(source: str, rest: list[Line], shapes: Sequence[LogShape]) -> list[Capture]:
-    kinds = _kinds(rest, shapes)
+    by_kind = {shape.kind: shape for shape in shapes}
     stretches: list[tuple[str, int, list[Line]]] = []
-    runs: dict[str, int] = {}
-    for line, kind in zip(rest, kinds, strict=True):
-        shape = next((s for s in shapes if s.kind == kind), None)
+    current: dict[str, int] = {}
+    begun: dict[str, bool] = {}
+    for line, kind in zip(rest, _kinds(rest, shapes), strict=True):
+        shape = by_kind.get(kind)
         begins = shape is not None and shape.starts_run(line)
-        if kind not in runs:
-            runs[kind] = 1
-            stretches.append((kind, 1, []))
-        elif begins and any(k == kind and own for k, r, own in stretches if r == runs[kind]):
-            runs[kind] += 1
-            stretches.append((kind, runs[kind], []))
-        next(own for k, r, own in reversed(stretches) if k == kind and r == runs[kind]).append(line)
+        own = stretches[current[kind]][2] if kind in current else None
+        if own is None or (begins and shape is not None and (begun.get(kind) or _is_run(own, shape))):
+            run = 1 if own is None else stretches[current[kind]][1] + 1
+            current[kind] = len(stretches)
+            own = []
+            stretches.append((kind, run, own))
+        if begins:
+            begun[kind] = True
+        own.append(line)
     return [Capture(kind, source, tuple(own), run) for kind, run, own in stretches if own]
+
+
+def _is_run(lines: list[Line], shape: LogShape) -> bool:
+    """Whether so many lines are the engine's own that a start must have come before them."""
+    known = sum(any(sniff in line.raw.lower() for sniff in shape.sniffs) for line in lines)
+    return known >= LINES_OF_A_RUN
 
 
 def _kinds(rest: list[Line], shapes: Sequence[LogShape]) -> list[str]:

@@ -58,6 +58,7 @@ class FindingRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `holds`: boundaries that this text proves to be working. `folds`: ids (or `*` suffixes, `engine-*`) of
     findings that are its consequences. `consequence`: true where the text itself says that the cause is elsewhere.
+    `harmless`: its lines are no fault, whatever other row they match: they show only this one.
     `depth` (0..100) orders root causes: the deeper cause leads; 50 is usual, below 30 symptoms of something else.
     `judged_by`: the diagnosis module that makes this finding; its matches are then evidence, not findings.
     `step` may be `auto`: the step in which the run was, else `unseen` (`auto:warm-up`: else that one).
@@ -82,6 +83,7 @@ class FindingRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     also: tuple[Boundary, ...] = ()
     folds: tuple[str, ...] = ()
     consequence: bool = False
+    harmless: bool = False
     depth: int = 50
     judged_by: str = ""
     what: str = ""
