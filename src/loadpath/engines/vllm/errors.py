@@ -1,114 +1,43 @@
-"""Errors whose figures matter → typed facts; and where a start or the engine died.
+"""Where a start or the engine died: failed steps and ended processes.
 
-Every other error text is a row of `knowledge/findings`.
+The texts themselves are rows of `knowledge/findings`; the figures of memory errors are read by `readers.kv_errors`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import KvShortfall
-from loadpath.core.facts.errors import FreeBelowDesired, MemoryChangedWhileProfiling, ProcessEnded
-from loadpath.core.units import gib
+from loadpath.core.facts.errors import ProcessEnded
+from loadpath.core.vocabulary import Step
 from loadpath.engines.vllm.pattern import Pattern, Seen
 
 
-def _older_shortfall(seen: Seen) -> Iterator[Fact]:
-    match = re.search(
-        r"max seq len \(([\d,]+)\) is larger than the maximum number of tokens that can be stored in (?:the )?"
-        r"KV cache \(([\d,]+)\)",
-        seen.message,
-    )
-    if match and seen.run.once("shortfall", *match.groups()):
-        asked, held = (int(group.replace(",", "")) for group in match.groups())
-        yield KvShortfall(**seen.common, asked_tokens=asked, held_tokens=held)
-        yield from _died(seen, "kv-pool")
+def _refused(step: Step, context: bool = False) -> Callable[[Seen], Iterator[Fact]]:
+    """The engine refused to go on in `step`; the figures are read by `readers.kv_errors`, wherever they stand.
+    `context`: the text itself shows that the device answered."""
+
+    def make(seen: Seen) -> Iterator[Fact]:
+        if not seen.run.once("refused", step):
+            return
+        if context:
+            yield seen.mark("device-enumeration", "ended")
+        yield from _died(seen, step)
+
+    return make
 
 
-def _shortfall(seen: Seen) -> Iterator[Fact]:
-    text = seen.message
-    match = re.search(
-        r"max seq len \(([\d,]+)\),? \(?([\d.]+) Gi?B KV cache is needed, which is larger than the available "
-        r"KV cache memory \((-?[\d.]+) Gi?B\)",
-        text,
-    )
-    if match is None:
-        return
-    fits = re.search(r"estimated maximum model length is ([\d,]+)", text)
-    if seen.run.once("shortfall", *match.groups()):
-        yield KvShortfall(
-            **seen.common,
-            asked_tokens=int(match[1].replace(",", "")),
-            needed_bytes=gib(float(match[2])),
-            available_bytes=gib(float(match[3])),
-            estimated_tokens=int(fits[1].replace(",", "")) if fits else None,
-        )
-        yield from _died(seen, "kv-pool")
-
-
-def _nothing_left(seen: Seen) -> Iterator[Fact]:
-    if seen.run.once("shortfall", "none"):
-        yield KvShortfall(**seen.common, held_tokens=0)
-        yield from _died(seen, "kv-pool")
-
-
-def _free_below_desired(seen: Seen) -> Iterator[Fact]:
-    match = re.search(
-        r"Free memory on device(?: cuda:(\d+))? \(([\d.]+)/([\d.]+) GiB\) on startup is less than desired GPU "
-        r"memory utilization \(([\d.]+), ([\d.]+) GiB\)",
-        seen.message,
-    )
-    if match and seen.run.once("free", *match.groups()):
-        yield FreeBelowDesired(
-            **seen.common,
-            device=int(match[1]) if match[1] else None,
-            free_bytes=gib(float(match[2])),
-            total_bytes=gib(float(match[3])),
-            utilisation=float(match[4]),
-            desired_bytes=gib(float(match[5])),
-        )
-        yield seen.mark("device-enumeration", "ended")
-        yield from _died(seen, "context-creation")
-
-
-def _memory_moved(seen: Seen) -> Iterator[Fact]:
-    match = re.search(
-        r"Error in memory profiling\.\s+Initial (free|used) memory ([\d.]+)( GiB)?,\s*current(?:ly)? (?:free|used) "
-        r"memory ([\d.]+)( GiB)?",
-        seen.message,
-    )
-    if match and seen.run.once("moved", *match.groups()):
-        yield MemoryChangedWhileProfiling(
-            **seen.common,
-            measure=match[1],
-            initial_bytes=_bytes(match[2], match[3]),
-            current_bytes=_bytes(match[4], match[5]),
-        )
-        yield from _died(seen, "memory-profiling")
-
-
-def _bytes(figure: str, unit: str | None) -> int:
-    """Printed in GiB from 0.9.1, in bytes before."""
-    figure = figure.rstrip(".")
-    return gib(float(figure)) if unit else round(float(figure))
-
-
-def _died(seen: Seen, step: str) -> Iterator[Fact]:
+def _died(seen: Seen, step: Step) -> Iterator[Fact]:
     seen.run.dead = True
-    yield seen.mark(step, "failed")  # type: ignore[arg-type]
+    yield seen.mark(step, "failed")
 
 
 def _failed(seen: Seen) -> Iterator[Fact]:
     """A parent or a process says that the start (or the engine) is over; the cause is told elsewhere."""
     if not seen.run.dead:
         seen.run.dead = True
-        step = "serving" if seen.run.ready else seen.run.step
-        if step == "context-creation":
-            # The context has no line of its own: the last that was seen is the rank's assignment.
-            step = "context-creation"
-        yield seen.mark(step, "failed")
+        yield seen.mark("serving" if seen.run.ready else seen.run.step, "failed")
     groups = seen.match.groupdict()
     if groups.get("code"):
         code = int(groups["code"])
@@ -127,8 +56,6 @@ def _ended(seen: Seen) -> Iterator[Fact]:
 
 def signal_name(code: int) -> str | None:
     """`SIGKILL` for -9 and 137."""
-    import signal
-
     number = -code if code < 0 else code - 128
     try:
         return signal.Signals(number).name
@@ -137,12 +64,13 @@ def signal_name(code: int) -> str | None:
 
 
 PATTERNS = (
-    Pattern("max seq len (", r"max seq len \([\d,]+\) is larger than", _older_shortfall),
-    Pattern("max seq len (", r"max seq len \([\d,]+\),? \(", _shortfall),
-    Pattern("o available memory for the cache blocks", r"[Nn]o available memory for the cache blocks", _nothing_left),
-    Pattern("Cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len", _nothing_left),
-    Pattern("Free memory on device", r"Free memory on device", _free_below_desired),
-    Pattern("Error in memory profiling", r"Error in memory profiling", _memory_moved),
+    Pattern(
+        "max seq len (", r"max seq len \([\d,]+\)(?:,? \(| is larger than the maximum number)", _refused("kv-pool")
+    ),
+    Pattern("o available memory for the cache blocks", r"[Nn]o available memory for the cache", _refused("kv-pool")),
+    Pattern("Cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len", _refused("kv-pool")),
+    Pattern("is less than desired GPU", r"Free memory on device", _refused("context-creation", context=True)),
+    Pattern("Error in memory profiling", r"Error in memory profiling", _refused("memory-profiling")),
     Pattern("failed to start", r"(?:WorkerProc|EngineCore|Engine process) failed to start", _failed),
     Pattern("WorkerProc hit an exception", r"WorkerProc hit an exception", _failed),
     Pattern("encountered a fatal error", r"EngineCore encountered a fatal error", _failed),

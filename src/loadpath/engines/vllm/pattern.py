@@ -88,6 +88,8 @@ class Seen:
 
     def mark(self, step: Step, event: Any, seconds: float | None = None, what: str = "") -> StepMark:
         self.run.reach(step)
+        if event == "ended":
+            self.run.once("ended", step)
         return StepMark(**self.common, step=step, event=event, seconds=seconds, what=what)
 
 

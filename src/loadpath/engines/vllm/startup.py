@@ -18,6 +18,7 @@ from loadpath.core.facts.engine import (
     Waiting,
     WeightsLoaded,
 )
+from loadpath.core.vocabulary import Step
 from loadpath.engines.vllm.pattern import Pattern, Seen
 from loadpath.engines.vllm.settings import settings
 
@@ -136,8 +137,10 @@ def _compile(what: str, cached: bool | None = None) -> Callable[[Seen], Iterator
 def _init(seen: Seen) -> Iterator[Fact]:
     seconds, compile_seconds = seen.number(1), seen.number(2)
     yield InitTook(**seen.common, seconds=seconds or 0.0, compile_seconds=compile_seconds)
-    yield seen.mark("memory-profiling", "ended")
-    yield seen.mark("kv-pool", "ended")
+    steps: tuple[Step, ...] = ("memory-profiling", "kv-pool")
+    for step in steps:
+        if seen.run.once("ended", step):
+            yield seen.mark(step, "ended")
     captured = any(key[0] == "captured" for key in seen.run.seen) or bool(seen.run.graphs)
     yield seen.mark("graph-capture", "ended" if captured or not seen.run.eager else "skipped")
 
