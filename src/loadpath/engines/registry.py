@@ -22,12 +22,14 @@ from loadpath.core.text import Capture, Line
 
 
 class EngineEntry(msgspec.Struct, frozen=True):
-    """`sniffs`: literals (any case) that only this engine's logs contain."""
+    """`sniffs`: literals (any case) that only this engine's logs contain. `carries`: engines whose lines this one's
+    logs hold as well, because it runs them inside: they are not looked for beside it."""
 
     engine: str
     kind: str
     module: str
     sniffs: tuple[str, ...]
+    carries: tuple[str, ...] = ()
 
 
 class EngineModule(Protocol):
@@ -45,6 +47,24 @@ ENGINES: tuple[EngineEntry, ...] = (
          "retract requests. #retracted", "scheduler hit an exception", "modelworkerclient hit an exception",
          "received sigquit from a child", "decode batch. #", "decode batch, #", "prefill batch. #", "prefill batch, #",
          "watchdog timeout (self.watchdog_timeout", "sglang::"),
+    ),
+    EngineEntry(
+        "ollama", "ollama-log", "llama_cpp.ollama",
+        ("source=routes.go", "source=server.go", "source=sched.go", "source=gpu.go", "source=runner.go",
+         "source=ggml.go", "source=types.go", "source=memory.go", "source=device.go", "source=images.go",
+         "source=download.go", "source=llama_server.go", "source=backend.go", "source=amd_linux.go", "source=cuda_common.go",
+         "source=payload_common.go", "cuda_compat.go", "[gin]", "ollama_", "ollama serve", "ollama run", "/ollama/",
+         "ollama[", "llama runner process", "llama runner started", "llama-server process has", "inference compute",
+         "llama-server gpu discovery", "model requires more system memory"),
+        carries=("llama.cpp",),
+    ),
+    EngineEntry(
+        "llama.cpp", "llama-cpp-log", "llama_cpp",
+        ("llama_model_load", "llm_load_", "load_tensors:", "print_info:", "llama_context:", "llama_new_context",
+         "llama_kv_cache", "llama_init_from", "llama_params_fit", "common_fit_params", "common_init_from_params",
+         "llama_server:", "llama-server", "gguf_init", "ggml_cuda", "ggml-cuda.cu", "ggml_backend", "ggml_gallocr",
+         "ggml_init_cublas", "ggml_assert(", "ggml_vulkan", "ggml_metal", "srv    load_model", "srv  update_slots",
+         "srv         start", "llama_decode", "--gpu-layers option", "alloc_tensor_range"),
     ),
     EngineEntry(
         "vllm", "vllm-log", "vllm",
@@ -65,7 +85,9 @@ def load(entry: EngineEntry) -> EngineModule:
 
 def present(text_lower: str) -> list[EngineEntry]:
     """The engines, one of whose sniffs is in the (lower-cased) text."""
-    return [entry for entry in ENGINES if any(s.lower() in text_lower for s in entry.sniffs)]
+    found = [entry for entry in ENGINES if any(s.lower() in text_lower for s in entry.sniffs)]
+    carried = {engine for entry in found for engine in entry.carries}
+    return [entry for entry in found if entry.engine not in carried]
 
 
 def by_engine(engine: str | None) -> EngineEntry | None:

@@ -30,6 +30,8 @@ class BufferPlaced(Fact, frozen=True, kw_only=True):
     part: BufferPart
     device: str
     bytes: int
+    planned: bool = False
+    """Ollama's own account of the placement, printed before ggml allocates."""
 
     @property
     def on_gpu(self) -> bool:
@@ -92,3 +94,14 @@ class DeviceFound(Fact, frozen=True, kw_only=True):
 def is_gpu(device: str) -> bool:
     """Whether a ggml buffer name means device memory: `CUDA0` does; `CUDA_Host`, `CPU`, `CPU_Mapped`, `Host` do not."""
     return device[:4].upper() in ("CUDA", "ROCM", "HIP0", "VULK", "SYCL", "META") and not device.endswith("_Host")
+
+
+class ModelFile(Fact, frozen=True, kw_only=True):
+    """A GGUF file as its loader describes it: kind of quantisation (`Q4_K - Medium`), size, bits per weight,
+    parameters, the context length that the model was trained for."""
+
+    file_type: str | None = None
+    bytes: int | None = None
+    bits_per_weight: float | None = None
+    parameters: float | None = None
+    trained_tokens: int | None = None

@@ -1,0 +1,41 @@
+"""What only the order of llama.cpp's lines tells: which KV cache is the sliding one, which exit was a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from loadpath.core.facts.base import Fact
+from loadpath.core.facts.engine import KvPool, ServerReady, StepMark, Stopped
+
+
+def settled(facts: Sequence[Fact]) -> list[Fact]:
+    """`facts` in the order of their lines: one ServerReady a start, no stop before it, window caches named."""
+    out = list(_once_ready(sorted(facts, key=lambda fact: fact.span.first_line)))
+    sizes = [fact.tokens for fact in out if isinstance(fact, KvPool) and fact.tokens]
+    largest = max(sizes, default=0)
+    return [
+        msgspec.structs.replace(fact, what="sliding")
+        if isinstance(fact, KvPool) and fact.tokens and fact.tokens < largest and not fact.what
+        else fact
+        for fact in out
+    ]
+
+
+def _once_ready(facts: Sequence[Fact]) -> Iterator[Fact]:
+    """`cleaning up before exit` also follows a failed load, and `all slots are idle` each burst of requests."""
+    ready = stopped = serving = False
+    for fact in facts:
+        step = fact.step if isinstance(fact, StepMark) else ""
+        repeated = ready and (isinstance(fact, ServerReady) or step in ("http-server", "warm-up"))
+        if repeated or (step == "serving" and serving):
+            continue
+        if step == "shutdown" and not ready:
+            continue
+        if isinstance(fact, Stopped) and (not ready or stopped):
+            continue
+        ready = ready or isinstance(fact, ServerReady)
+        stopped = stopped or isinstance(fact, Stopped)
+        serving = serving or step == "serving"
+        yield fact
