@@ -8,6 +8,8 @@ from loadpath.diagnosis.rule import Rule
 
 MODULES: tuple[str, ...] = (
     "symptoms",
+    "interconnect",
+    "serving",
     "unknown_error",
 )
 

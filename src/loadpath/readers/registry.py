@@ -39,6 +39,7 @@ class ReaderModule(Protocol):
 
 READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("symptoms", "symptoms", (), "anywhere"),
+    ReaderEntry("nccl", "nccl", ("NCCL", "bus bandwidth", "T/s", "tok/s", "tokens/s"), "anywhere"),
     ReaderEntry("kernel-log", "kernel_log", ("NVRM:", "nvidia-", "oom", "kernel", "PCIe", "segfault")),
     ReaderEntry("xid", "xid", ("Xid", "NVRM: GPU at"), "anywhere"),
     ReaderEntry("gpu-lost", "gpu_lost", ("off the bus", "RmInitAdapter", "is lost", "device handle"), "anywhere"),
