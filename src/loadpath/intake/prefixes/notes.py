@@ -31,6 +31,10 @@ class Notes:
             if year is not None:
                 self._told["year"] = int(year)
 
+    @property
+    def timed(self) -> bool:
+        return "time" in self._told
+
     def origin(self) -> Origin:
         return Origin(**self._told) if self._told else NO_ORIGIN
 

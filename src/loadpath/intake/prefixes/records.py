@@ -16,9 +16,12 @@ _LEVEL_PLACE = re.compile(rf"{LEVEL}:?\s+\[?([\w./-]+\.(?:py|cc|cpp|go):\d+)(?:\
 _DASHED = re.compile(
     rf"[-|] +(?:([\w.$-]+) +[-|] +)?{LEVEL}\s+[-|] +(?:([\w.<>]+:[\w<>]+:\d+|{PLACE}) - )?|[-|] +{LEVEL}\s+[-|] +"
 )
-_BRACKET_LEVEL = re.compile(rf"\[{LEVEL}\s*\](?:\s?\[([\w./-]+\.\w+:\d+)(?::[\w<>]+)?\])?:?\s?")
+_BRACKET_LEVEL = re.compile(rf"(?:\[[\w.]+\])?\[{LEVEL}\s*\](?: - )?(?:\s?\[([\w./-]+\.\w+:\d+)(?::[\w<>]+)?\])?:?\s?")
+_LEVEL_TIME = re.compile(rf"\[{LEVEL}\s*\]:? ?(?=\[?{STAMP})")
 _BASIC = re.compile(r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):([A-Za-z_][\w.]*):(?=\S)")
-_AFTER_TIME = re.compile(rf"{LEVEL}(?:\s+|:\s)(?:([\w./-]+\.(?:py|go):\d+)(?: --|:|\]) ?)?")
+_AFTER_TIME = re.compile(
+    rf"{LEVEL}(?!\s+\d\d-\d\d \d\d:|\s+in )(?:\s+|:\s)(?:([\w./-]+\.(?:py|go):\d+)(?: --|:|\]) ?)?"
+)
 _LLAMA = re.compile(r"(\d+)\.(\d+)\.(\d+)\.(\d+) ([DIWE]) (?=\S|\s)")
 _KLOG = re.compile(rf"([IWEF])(\d\d)(\d\d) {CLOCK}\s+(\d+) ([\w./-]+:\d+)\] ?")
 _RAY_CPP = re.compile(rf"\[{STAMP} ([IWEFCD]) (\d+) \d+\] (?:\([\w ]+\) )?(?:([\w./]+:\d+): ?)?")
@@ -65,6 +68,9 @@ def bracket(text: str, notes: Notes) -> str | None:
         return text[m.end() :]
     if m := _TRTLLM.match(text):
         notes.stamp(in_year(m[1], m[2], m[4], m[5], m[6]), m[3])
+        return text[m.end() :]
+    if m := _LEVEL_TIME.match(text):
+        notes.note(level=level_name(m[1]))
         return text[m.end() :]
     if m := _PLACE.match(text):
         notes.note(location=m[1])

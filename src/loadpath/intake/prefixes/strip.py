@@ -6,35 +6,25 @@ import re
 
 from loadpath.core.text import Origin
 from loadpath.intake.prefixes import processes, records, structured, transport
+from loadpath.intake.prefixes.learned import NONE, Carriers
 from loadpath.intake.prefixes.notes import Notes
+from loadpath.intake.prefixes.strong import STRONG
 
 _DEEPEST = 12  # more prefixes than anybody nests; a bound for hostile input
-_COMPOSE = re.compile(r"([\w.-]{1,80}?)( +)\| ?(?=\S| |$)")
+_COMPOSE = re.compile(r"([\w.-]{1,80}?) +\| ?")
 _BARE_PIPE = re.compile(r"\s{0,80}\| ")
 _BULLET = re.compile(r"(?:[-*•+] |\d{1,3}[.)] )")
 _NUMBERED = re.compile(r"\s*(\d{1,9})(?::\s?|\t| {2})|\s*\d+(?:\.\d+)?s\s+\d+ ")
-_HOST = re.compile(r"([\w.-]*[\d-][\w.-]*): ")
-STRONG = re.compile(
-    r"\s*(?:(?:TRACE|DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)\s+\d\d-\d\d \d\d:\d\d:\d\d"
-    r"|\(?\w[\w .]*\bpid=\d+"
-    r"|Traceback \(most recent call last\)"
-    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d"
-    r"|\[rank\d+\]:"
-    r"|  File \"[^\"]+\", line \d+"
-    r"|(?:[\w]+\.)*\w+(?:Error|Exception|Interrupt): "
-    r"|(?:INFO|WARNING|ERROR): {2,}\S)"
-)
-"""What only a program's output begins with."""
 
 
-def strip(text: str) -> tuple[str, Origin, bool]:
+def strip(text: str, carriers: Carriers = NONE) -> tuple[str, Origin, bool]:
     """`text` without its prefixes, what they told, and whether the line goes on in the next (CRI's `P`).
 
     The blanks that stand behind the last prefix stay: they are the indentation of a traceback.
     A JSON record with several lines of words yields text with line feeds in it.
     """
     notes = Notes()
-    text = processes.repeats(text, notes)
+    text = carriers.strip(processes.repeats(text, notes), notes)
     for _ in range(_DEEPEST):
         bare = text.lstrip()
         rest = _once(bare, notes)
@@ -62,7 +52,7 @@ def _once(text: str, notes: Notes) -> str | None:
     if first.isdigit():
         rest = transport.digit(text, notes)
         if rest is not None:
-            return records.behind_time(rest, notes)
+            return records.behind_time(rest, notes) if notes.timed else rest
         return records.digit(text, notes) or _listed(text)
     if first.isalpha():
         return _letter(text, notes)
@@ -75,7 +65,7 @@ def _bracket(text: str, notes: Notes) -> str | None:
         return rest
     rest = transport.bracket(text, notes)
     if rest is not None:
-        return records.behind_time(rest, notes)
+        return records.behind_time(rest, notes) if notes.timed else rest
     return processes.bracket(text, notes)
 
 
@@ -85,13 +75,8 @@ def _letter(text: str, notes: Notes) -> str | None:
         rest = transport.letter(text, notes)
     if rest is not None:
         return rest
-    if m := _COMPOSE.match(text):
-        strong = STRONG.match(text, m.end())
-        if strong or ((len(m[2]) > 1 or re.search(r"[-_]\d+$", m[1])) and " | " not in text[m.end() :]):
-            notes.note(container=m[1])
-            return text[m.end() :]
-    if (m := _HOST.match(text)) and STRONG.match(text, m.end()) and not m[1].endswith((".py", ".cpp", ".go", ".cc")):
-        notes.note(host=m[1])
+    if (m := _COMPOSE.match(text)) and STRONG.match(text, m.end()):
+        notes.note(container=m[1])
         return text[m.end() :]
     return None
 

@@ -8,10 +8,10 @@ from loadpath.intake.prefixes.notes import Notes, level_name
 from loadpath.intake.prefixes.times import CLOCK, DAY, MONTH, STAMP, in_year
 
 _ISO = re.compile(rf"{STAMP}(?=[ \t]|$)[ \t]?")
-_BRACKET_ISO = re.compile(rf"\[{STAMP}((?: [A-Z]+\d+)*)\](?:[ \t]|$)")
+_BRACKET_ISO = re.compile(rf"\[{STAMP}((?: [A-Z]+\d+)*)\](?:[ \t]|(?=\[)|$)")
 _CRI = re.compile(r"(stdout|stderr) ([FP]) ")
 _SYSLOG = re.compile(rf"({MONTH})\s+(\d{{1,2}}) (?:(\d{{4}}) )?{CLOCK}(?: |$)\s*")
-_WHO = re.compile(r"([\w.-]+)\s+([\w./@:-]+?)(?:\[(\d+)\])?: ?")
+_WHO = re.compile(r"(\w[\w.-]*)\s+([\w./@:-]+?)(?:\[(\d+)\])?: ?")
 _PROGRAM = re.compile(r"(kernel|systemd|dockerd|containerd|kubelet|python3?|vllm|ollama)(?:\[(\d+)\])?: ")
 _UPTIME = re.compile(r"(?:<\d{1,3}>)?\[\s*(\d{1,9}\.\d{3,6})\](?:\[\s*[TC]\d+\])? ?")
 _DMESG_T = re.compile(rf"\[{DAY} ({MONTH})\s+(\d{{1,2}}) {CLOCK} (\d{{4}})\] ?")
