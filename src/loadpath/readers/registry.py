@@ -63,6 +63,29 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("versions", "versions", (
         "driver", "cuda", "nvcc", "torch", "==", "libc", "sm_", "nvidia", "capability", "archs", "triton", "flash",
     ), "anywhere"),
+    ReaderEntry("nvidia-smi", "nvidia_smi_table", (
+        "nvidia-smi", "gpu  name", "+--", "processes:", ":00.0", ".0 off", ".0 on", ".0  on", ".0 n/a", "(nvgpu)", "gpu name",
+    )),
+    ReaderEntry("nvidia-smi-q", "nvidia_smi_query", (
+        "nvsmi log", "driver version  ", "attached gpus", "timestamp  ", "gpu 0", "gpu 1", "kmd version", "remapped rows", "retired pages",
+        "clocks event reasons", "clocks throttle reasons", "fb memory usage", "ecc errors", "gpu link info", "fabric", "gpu reset status",
+    )),
+    ReaderEntry("nvidia-smi-xml", "nvidia_smi_xml", ("<?xml", "nvidia_smi_log")),
+    ReaderEntry("nvidia-smi-csv", "nvidia_smi_csv", (
+        "--query-", "memory.", "utilization.", "power.", "temperature.", "clocks", "gpu_name", "gpu_uuid", "uuid, ", "used_memory",
+        "used_gpu_memory", "pcie.link", "ecc.errors", "remapped_rows", "pstate", ":00.0,", "gpu-", ", 0x0000",
+    )),
+    ReaderEntry("nvidia-smi-nvlink", "nvidia_smi_nvlink", ("gpu ",)),
+    ReaderEntry("nvidia-smi-list", "nvidia_smi_list", ("(uuid: gpu-",)),
+    ReaderEntry("nvidia-smi-version", "nvidia_smi_version", ("nvidia-smi version",)),
+    ReaderEntry("nvidia-smi-mig", "nvidia_smi_mig", ("instances:", "instance profiles:", "+--")),
+    ReaderEntry("dmon", "nvidia_smi_dmon", ("# gpu", "#gpu", "#date", "#time", "# date", "# time")),
+    ReaderEntry("topo", "nvidia_smi_topo", ("gpu0", "gpu1")),
+    ReaderEntry("lspci", "lspci", (":00.", "10de:", "lnkcap:", "lnksta:", "controller", "nvidia corporation")),
+    ReaderEntry("device-nodes", "device_nodes", ("nvidia",)),
+    ReaderEntry("ubuntu-drivers", "ubuntu_drivers", ("== /sys/devices/", "modalias", "driver   :", "nvidia-driver-", "nvidia-headless-")),
+    ReaderEntry("proc-driver", "proc_driver", ("nvrm version:", "model:")),
+    ReaderEntry("smi-errors", "nvidia_smi_errors", ("nvidia-smi", "nvidia driver", "nvml", "no devices were found"), "anywhere"),
     ReaderEntry("collect-env", "collect_env", (
         "Collecting environment information", "PyTorch version", "CUDA used to build PyTorch", "System Info",
         "Is CUDA available", "CUDA available:", "GPU models and configuration", "Nvidia driver version", "[pip3]",
