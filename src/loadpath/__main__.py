@@ -1,3 +1,5 @@
+"""`python -m loadpath`."""
+
 from loadpath.cli.main import main
 
-main()
+main(prog_name="loadpath")
