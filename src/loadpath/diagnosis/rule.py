@@ -15,6 +15,7 @@ from loadpath.core.vocabulary import Certainty, FindingStep, Severity
 from loadpath.knowledge.tables import FindingRow, findings
 
 MOST_EVIDENCE = 6
+SAME_ENDING = 160  # characters: messages that end alike so far are one message
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -104,13 +105,16 @@ def row_checks(row: FindingRow, values: Mapping[str, Any]) -> tuple[Check, ...]:
 
 
 def evidence(facts: Iterable[Fact], most: int = MOST_EVIDENCE) -> tuple[Evidence, ...]:
-    """The facts' own lines, in order, each once."""
+    """The facts' own lines in order, each message once: ranks and loggers repeat it behind other prefixes."""
     seen: dict[tuple[str, int], Evidence] = {}
     for fact in facts:
         key = (fact.span.source, fact.span.first_line)
         if fact.text and key not in seen:
             seen[key] = Evidence(*key, fact.text)
-    return tuple(seen[key] for key in sorted(seen))[:most]
+    by_message: dict[str, Evidence] = {}
+    for key in sorted(seen):
+        by_message.setdefault(seen[key].text[-SAME_ENDING:], seen[key])
+    return tuple(by_message.values())[:most]
 
 
 def step_of(row: FindingRow, facts: Sequence[Fact], case: Case) -> FindingStep:

@@ -99,7 +99,7 @@ def _evidence(finding: Finding) -> RenderableType:
     table = _rows()
     for e in finding.evidence:
         text = e.text if len(e.text) <= MOST_EVIDENCE_CHARS else e.text[:MOST_EVIDENCE_CHARS] + " […]"
-        table.add_row(Text(f"{e.source}:{e.line}", style="cyan"), Text(text, style="dim"))
+        table.add_row(Text(words.place(e), style="cyan"), Text(text, style="dim"))
     return table
 
 
@@ -130,7 +130,7 @@ def _others(heading: str, own: list[Finding]) -> list[RenderableType]:
     table = _rows()
     shown = own if own[0].severity == "error" else own[:MOST_NOTED]
     for f in shown:
-        where = f"{f.evidence[0].source}:{f.evidence[0].line}" if f.evidence else ""
+        where = words.place(f.evidence[0]) if f.evidence else ""
         text = Text(f.title, style=SEVERITY_STYLES[f.severity])
         if f.severity != "info" and f.cause.strip(" .") != f.title.strip(" ."):
             text.append(f"\n{f.cause}", style="none")

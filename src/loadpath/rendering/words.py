@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loadpath.core.report import Finding, Report
+from loadpath.core.report import Evidence, Finding, Report
 from loadpath.core.units import show_bytes, show_count, show_seconds
 
 STATES = {"failed": "FAILED", "degraded": "DEGRADED", "healthy": "HEALTHY", "starting": "STARTING",
@@ -71,12 +71,19 @@ def action(finding: Finding) -> str:
     return ACTIONS[finding.operator_action] + radius
 
 
+def place(evidence: Evidence) -> str:
+    """`start.log:41`: the file's own name is enough beside a line; the folders are in the list of what was read."""
+    return f"{evidence.source.rpartition('/')[2] or evidence.source}:{evidence.line}"
+
+
 def seen(report: Report) -> str:
-    """What was read: "vllm-log, nvidia-smi (3 captures, lines 1-212)"."""
+    """What was read: "vllm-log, nvidia-smi from start.log"."""
     kinds = list(dict.fromkeys(c.kind for c in report.captures))
+    sources = list(dict.fromkeys(c.source for c in report.captures))
     if not kinds:
         return "nothing that loadpath knows"
-    return ", ".join(kinds)
+    more = f" and {len(sources) - 3} more" if len(sources) > 3 else ""
+    return f"{', '.join(kinds)} from {', '.join(sources[:3])}{more}"
 
 
 def grouped(report: Report) -> list[tuple[str, list[Finding]]]:
