@@ -8,6 +8,7 @@ from loadpath.diagnosis.rule import Rule
 
 MODULES: tuple[str, ...] = (
     "symptoms",
+    "device_fault",
     "interconnect",
     "serving",
     "unknown_error",

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from loadpath.core.vocabulary import BlastRadius, OperatorAction
 from loadpath.knowledge.cache import cached
 
 HERE = Path(__file__).parent
@@ -52,6 +53,17 @@ class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: str
 
 
+class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operator does for an action word. `{gpus}` and `{first_gpu}` stand for PCI addresses."""
+
+    action: str
+    does: OperatorAction
+    blast: BlastRadius
+    text: str
+    effect: str
+    command: str = ""
+
+
 class Sxid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One code of the NVSwitch driver; severity and action only where the Fabric Manager guide gives them."""
 
@@ -84,6 +96,7 @@ class _XidFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     xid: tuple[Xid, ...]
     relation: tuple[Relation, ...]
     recovery: tuple[Recovery, ...]
+    response: tuple[Response, ...]
 
 
 class _SxidFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,6 +133,11 @@ def recovery(words: str) -> Recovery | None:
     """The recovery action that the driver names so (`GPU Reset Required`, `Reset`, `OS Reboot`, …), any case."""
     wanted = words.strip().lower()
     return next((row for row in _xid_file().recovery if wanted in (w.lower() for w in row.words)), None)
+
+
+def response(action: str) -> Response | None:
+    """What to do for an action word (`reset_gpu`, `reboot_node`, …); None where there is nothing to do."""
+    return next((row for row in _xid_file().response if row.action == action), None)
 
 
 @cache

@@ -1,0 +1,335 @@
+"""Faults of the GPU itself: Xids, lost GPUs, adapters that do not start, NVSwitch errors, the driver's own health flags.
+
+An Xid is where to start, not a verdict: what leads is chosen in `diagnosis.xid`, what to do is the recovery action that the
+driver itself states, else the catalogue's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from loadpath.core.case import Case
+from loadpath.core.facts.base import Fact
+from loadpath.core.facts.gpu import GpuHealth
+from loadpath.core.facts.kernel import AdapterInitFailed, AerError, GpuLost, SlotLinkDown, SxidEvent, XidEvent
+from loadpath.core.pci import pci_address
+from loadpath.core.report import Finding, Remedy
+from loadpath.core.units import show_seconds
+from loadpath.diagnosis.rule import Rule, fill, finding, row_remedies
+from loadpath.diagnosis.xid import APPLICATION, HANG, NVLINK, Incident, harmless_link, incidents, seconds_between
+from loadpath.knowledge.tables import findings
+from loadpath.knowledge.xid import link_rule, recovery, response, sxids, xids
+
+NEAR_SECONDS = 120
+"""A bus or switch error this close to a GPU's loss belongs to it."""
+
+_FOLLOWS = {
+    13: "an exception of a program that was running there", 31: "a page fault of a program that was running there",
+    43: "the reset of the process's channel", 45: "the clean-up of channels",
+    63: "a spare row set aside, active after the next reset", 64: "a repair that could not be recorded",
+    74: "its NVLink going down", 79: "the GPU leaving the bus", 94: "the error kept to one process",
+    95: "the error not kept to one process", 109: "the context switch that timed out",
+    119: "driver calls that its firmware no longer answers", 171: "its place: DRAM", 172: "its place: on-chip SRAM",
+}  # fmt: skip
+# The gravest recovery action leads where GPUs ask for different ones.
+_GRAVITY = ("reboot_system", "reboot_node", "recover_imex", "bus_reset", "reset_gpu", "drain_and_reset", "drain_p2p")
+_ACTION_OF = {"reset-gpu": "reset_gpu", "restart-process": "restart_app", "reboot": "reboot_node"}
+
+
+def judge_xids(case: Case) -> Iterator[Finding]:
+    for incident in incidents(case.all(XidEvent)):
+        yield _of_incident(case, incident)
+
+
+def _of_incident(case: Case, incident: Incident) -> Finding:
+    row_id = incident.finding
+    stated = _stated(incident)
+    if stated and row_id in (APPLICATION, HANG, "nvlink-peer-access"):
+        row_id = "gpu-recovery-required"  # a program's fault alone needs no reset: the driver knows of more
+    row = findings()[row_id]
+    harmless = row_id == NVLINK and all(harmless_link(e) for e in incident.events if e.unit) and not stated
+    gpus = _named(incident, row_id)
+    values = _values(incident, gpus)
+    action = stated or _catalogued(incident, row_id, harmless)
+    doing = response(action)
+    cause = [s for t in row.cause if (s := fill(t, values)) is not None] + _tail(case, incident, gpus)
+    remedies = row_remedies(row, values)
+    if doing is not None:
+        remedies = (Remedy(doing.text.format_map(values), doing.command.format_map(values), doing.effect), *remedies)
+    return finding(
+        row_id,
+        _shown(incident),
+        case=case,
+        values=values,
+        cause=" ".join(cause),
+        remedies=remedies[:5],
+        severity="warning" if harmless else None,
+        operator_action=doing.does if doing else "none" if harmless else row.operator_action,
+        blast_radius=doing.blast if doing else row.blast_radius,
+        figures={"xid": incident.lead.code, "gpus": gpus, "xids": sorted({e.code for e in incident.events})},
+    )
+
+
+def _named(incident: Incident, row_id: str) -> list[str]:
+    """The GPUs to act on: those that the driver wants recovered, else those that the fault is on."""
+    if row_id == "gpu-recovery-required" and incident.recovery:
+        return list(incident.recovery)
+    return list(dict.fromkeys([*incident.gpus, *incident.recovery])) if incident.recovery else incident.gpus
+
+
+def _values(incident: Incident, gpus: list[str]) -> dict[str, Any]:
+    lead = incident.lead
+    table = xids().get(lead.code)
+    same = [e for e in incident.events if e.code == lead.code]
+    return {
+        "gpus": " and ".join(gpus) if len(gpus) < 3 else ", ".join(gpus),
+        "first_gpu": lead.pci if lead.pci in gpus else gpus[0],
+        "xid": lead.code,
+        "what": table.what if table else "a code that is not in the catalogue of current GPUs.",
+        "process": _process(lead, same),
+        "detail": _detail(incident),
+        "wait": _wait(same),
+        "lines": len(same) if len(same) > 1 else None,
+        "gi": lead.gi,
+        "links": _links(incident),
+        "decoded": _decoded(incident),
+        "note_app": "yes" if table and table.app != "no" else None,
+    }
+
+
+def _process(lead: XidEvent, same: Sequence[XidEvent]) -> str | None:
+    event = next((e for e in [lead, *same] if e.pid is not None), None)
+    if event is None:
+        return None
+    return f"pid {event.pid} ({event.name})" if event.name else f"pid {event.pid}"
+
+
+def _detail(incident: Incident) -> str | None:
+    """The words that name the kind of fault, of the lead or of a later line of the same code."""
+    for event in incident.events:
+        if event.code != incident.lead.code:
+            continue
+        for start in (": Illegal", ": Out Of Range", ": Misaligned", "FAULT_", ": Invalid", ": MMU NACK", ": Stack"):
+            if (place := event.detail.find(start)) >= 0:
+                return event.detail[place:].lstrip(": ").split(" ESR")[0].split(",")[0][:60].rstrip(". ")
+    return None
+
+
+def _wait(same: Sequence[XidEvent]) -> str | None:
+    """How long each call waits: what the line says, else the even spacing of the lines."""
+    for event in same:
+        words = event.detail.split("Timeout after ")
+        if len(words) > 1 and words[1].split("s")[0].isdigit():
+            return f"{words[1].split('s')[0]} s"
+    gaps = [g for a, b in pairwise(same) if (g := seconds_between(a.origin, b.origin)) is not None]
+    if len(gaps) >= 2 and max(gaps) - min(gaps) <= 2 and gaps[0] > 1:
+        return show_seconds(gaps[0])
+    return None
+
+
+def _links(incident: Incident) -> str | None:
+    found = sorted({e.link for e in incident.events if e.link is not None and e.link >= 0})
+    return None if not found else f"link {found[0]}" if len(found) == 1 else "links " + ", ".join(map(str, found))
+
+
+def _decoded(incident: Incident) -> str | None:
+    """What the interrupt words of NVLink 5 say, in the catalogue's terms, of the gravest event."""
+    rules = [r for e in incident.events if e.unit and (r := link_rule(e.code, e.unit, e.words))]
+    if not rules:
+        return None
+    worst = max(rules, key=lambda r: ("nonfatal", "link_fatal", "gpu_fatal").index(r.severity))
+    kind = {"nonfatal": "nonfatal", "link_fatal": "fatal to the link", "gpu_fatal": "fatal to the GPU"}[worst.severity]
+    return (
+        f"unit {worst.unit.split('/')[0]}, {kind}; next by the catalogue: {worst.catalogue.replace('_', ' ').lower()}"
+    )
+
+
+def _stated(incident: Incident) -> str | None:
+    """The gravest recovery action that the driver itself stated, as an action word."""
+    words = {row.action for text in incident.recovery.values() if (row := recovery(text))}
+    return next((action for action in _GRAVITY if action in words), None)
+
+
+def _catalogued(incident: Incident, row_id: str, harmless: bool) -> str:
+    if harmless:
+        return "none"
+    if row_id == "gpu-off-bus":
+        return "power_cycle"
+    table = xids().get(incident.lead.code)
+    if table and response(table.action):
+        return table.action
+    return _ACTION_OF.get(findings()[row_id].operator_action, "none")
+
+
+def _tail(case: Case, incident: Incident, gpus: list[str]) -> list[str]:
+    """What came before, what followed, and what the driver asks for: the same sentences for every kind of fault."""
+    said = []
+    if before := incident.before:
+        first = before[0]
+        gap = seconds_between(first.origin, incident.lead.origin)
+        when = f" {show_seconds(gap)} earlier" if gap and gap >= 1 else " just before it"
+        who = f" ({_process(first, [])})" if first.pid else ""
+        said.append(f"Xid {first.code}{who} on {first.pci} came{when}: {_meaning(first.code)}.")
+    followers = incident.followers
+    if followers:
+        told = [f"{code} is only {_FOLLOWS.get(code, 'a further report')}" for code in list(followers)[:3]]
+        said.append(f"It was followed by others that are consequences: {'; '.join(told)}.")
+    if incident.recovery:
+        texts = dict.fromkeys(incident.recovery.values())
+        where = f" on {len(incident.recovery)} GPUs" if len(incident.recovery) > 1 else ""
+        said.append(f"The driver itself asks for it{where} in Xid 154: {', '.join(texts)}.")
+    if bus := _bus_errors(case, incident.lead):
+        said.append(bus)
+    return said
+
+
+def _meaning(code: int) -> str:
+    table = xids().get(code)
+    return table.what.rstrip(".")[:1].lower() + table.what.rstrip(".")[1:] if table else "an unlisted code"
+
+
+def _bus_errors(case: Case, lost: Fact) -> str | None:
+    """PCIe errors close to a GPU's loss: where its cause probably is."""
+    reported: list[AerError | SlotLinkDown] = [*case.all(AerError), *case.all(SlotLinkDown)]
+    near = [
+        e for e in reported
+        if (apart := seconds_between(e.origin, lost.origin)) is None or -5 <= apart <= NEAR_SECONDS
+    ]  # fmt: skip
+    grave = [e for e in near if isinstance(e, SlotLinkDown) or e.severity != "corrected"]
+    if not grave:
+        return None
+    first = grave[0]
+    what = f"{first.severity} PCIe error" if isinstance(first, AerError) else first.what
+    return f"The PCIe port {first.device} reported {what} at that time: look at its slot, riser and cable first."
+
+
+def _shown(incident: Incident) -> list[Fact]:
+    """The lead, what came before, and one line of each other code."""
+    lines: dict[tuple[int, str], XidEvent] = {(incident.lead.code, ""): incident.lead}
+    for event in incident.events:
+        lines.setdefault((event.code, event.pci if event.code == 154 else ""), event)
+    return list(lines.values())
+
+
+def judge_lost(case: Case) -> Iterator[Finding]:
+    """A GPU that is gone, without Xid 79 to say so."""
+    lost = case.all(GpuLost)
+    known = [e.pci for e in case.all(XidEvent) if e.code == 79]
+    new = [f for f in lost if f.pci not in known]
+    if not lost or (known and not [f for f in new if f.pci]):
+        return
+    kernel = [f for f in new if f.said_by == "kernel" or "lost" in f.words]
+    gpus = list(dict.fromkeys(f.pci for f in new if f.pci))
+    values = {
+        "gpus": " and ".join(gpus) or f"{new[0].index}" if new[0].index is not None or gpus else "(not named)",
+        "first_gpu": gpus[0] if gpus else "<bus id>",
+        "words": new[0].words,
+    }
+    row = findings()["gpu-off-bus"]
+    doing = response("power_cycle")
+    assert doing is not None
+    first = Remedy(doing.text.format_map(values), doing.command, doing.effect)
+    cause = [s for t in row.cause if (s := fill(t, values)) is not None]
+    if bus := _bus_errors(case, new[0]):
+        cause.append(bus)
+    yield finding(
+        row.id,
+        lost,
+        case=case,
+        values=values,
+        title=f"GPU {values['gpus']} no longer answers: it is off the PCIe bus or its firmware is dead",
+        cause=" ".join(cause),
+        certainty="established" if kernel else "likely",
+        remedies=(first, *row_remedies(row, values)),
+        operator_action=doing.does,
+        blast_radius=doing.blast,
+        figures={"gpus": gpus},
+    )
+
+
+def judge_init(case: Case) -> Iterator[Finding]:
+    """The module found the GPU and could not start it."""
+    failed = case.all(AdapterInitFailed)
+    gpus = list(dict.fromkeys(f.pci for f in failed))
+    earlier = next((e for e in case.all(XidEvent) if e.pci in gpus), None)
+    values = {"gpus": " and ".join(gpus), "first_gpu": gpus[0], "code": failed[0].code, "times": len(failed)}
+    if earlier is not None:
+        values["earlier"] = f"Xid {earlier.code} on {earlier.pci}"
+    yield finding("gpu-init-failed", failed, case=case, values=values, figures={"gpus": gpus, "code": failed[0].code})
+
+
+def judge_switch(case: Case) -> Iterator[Finding]:
+    """NVSwitch errors; those that come with a GPU's loss fold under it by the table."""
+    events = case.all(SxidEvent)
+    fatal = [e for e in events if e.fatal or (e.fatal is None and _always_fatal(e.code))]
+    row_id = "nvswitch-fatal" if fatal else "nvswitch-nonfatal"
+    shown = fatal or events
+    switches = sorted({f"switch {e.switch}" if e.switch is not None else e.pci for e in shown})
+    table = sxids().get(shown[0].code)
+    values = {
+        "code": shown[0].code,
+        "name": table.name if table else None,
+        "detail": shown[0].detail.removeprefix("Fatal, ").removeprefix("Non-fatal, "),
+        "switches": ", ".join(switches),
+        "links": ", ".join(map(str, sorted({e.link for e in shown if e.link is not None}))),
+    }
+    yield finding(row_id, shown, case=case, values=values, figures={"sxid": shown[0].code})
+
+
+def _always_fatal(code: int) -> bool:
+    table = sxids().get(code)
+    return table is not None and table.severity == "always_fatal"
+
+
+def judge_health(case: Case) -> Iterator[Finding]:
+    """What the driver says of a board's condition: repairs pending or failed, an action that it asks for."""
+    for health in case.all(GpuHealth):
+        gpu = pci_address(health.bus_id) if health.bus_id else str(health.index)
+        values: dict[str, Any] = {"gpus": gpu, "first_gpu": gpu, "rows": health.remapped_uncorrected or None}
+        if health.remap_failed or health.sram_threshold_exceeded:
+            values["flag"] = "Remapping Failure Occurred" if health.remap_failed else "SRAM Threshold Exceeded"
+            yield finding("gpu-memory-repair-failed", [health], case=case, values=values)
+        elif health.remap_pending or health.retirement_pending or health.repair_pending:
+            yield finding("gpu-memory-repair-pending", [health], case=case, values=values)
+        row = recovery(health.recovery_action or "")
+        doing = response(row.action) if row else None
+        if row and doing:
+            first = Remedy(doing.text.format_map(values), doing.command.format_map(values), doing.effect)
+            yield finding(
+                "gpu-recovery-required", [health], case=case,
+                cause=f'The driver reports GPU Recovery Action "{health.recovery_action}" for GPU {gpu}. {row.meaning}',
+                remedies=(first, *row_remedies(findings()["gpu-recovery-required"], values)),
+                operator_action=doing.does, blast_radius=doing.blast, values=values,
+            )  # fmt: skip
+
+
+def judge_bus(case: Case) -> Iterator[Finding]:
+    """PCIe errors on their own."""
+    errors = case.all(AerError)
+    grave: list[Fact] = [e for e in errors if e.severity != "corrected"]
+    grave += case.all(SlotLinkDown)
+    if grave:
+        device = grave[0].device  # type: ignore[attr-defined]
+        yield finding("pcie-uncorrected", grave, case=case, values={"device": device, "count": len(grave)})
+    elif errors:
+        yield finding("pcie-corrected", errors, case=case, values={"device": errors[0].device, "count": len(errors)})
+
+
+_MADE = (
+    "gpu-off-bus", "gpu-memory-uncorrectable", "gpu-memory-contained", "gpu-memory-repair-failed",
+    "gpu-memory-repair-pending", "gpu-memory-corrected", "gpu-memory-reduced", "gsp-timeout", "gpu-firmware-halted",
+    "gpu-hang", "nvlink-fault", "nvlink-peer-access", "pcie-data-corrupted", "gpu-power-missing", "vgpu-refused",
+    "xid-cleanup", "gpu-recovery-required", "xid-notice", "gpu-application-fault", "gpu-init-failed",
+)  # fmt: skip
+RULES = (
+    Rule(judge_xids, (XidEvent,), _MADE, (AerError, SlotLinkDown)),
+    Rule(judge_lost, (GpuLost,), ("gpu-off-bus",), (XidEvent, AerError, SlotLinkDown)),
+    Rule(judge_init, (AdapterInitFailed,), ("gpu-init-failed",), (XidEvent,)),
+    Rule(judge_switch, (SxidEvent,), ("nvswitch-fatal", "nvswitch-nonfatal")),
+    Rule(
+        judge_health, (GpuHealth,), ("gpu-memory-repair-failed", "gpu-memory-repair-pending", "gpu-recovery-required")
+    ),
+    Rule(judge_bus, (), ("pcie-uncorrected", "pcie-corrected"), (AerError, SlotLinkDown)),
+)
