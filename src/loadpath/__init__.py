@@ -1,3 +1,47 @@
-"""loadpath: follow a model's load path from checkpoint to first token, and name what broke."""
+"""loadpath: follow a language model's load path from checkpoint to first token, and name what broke.
+
+    import loadpath
+
+    report = loadpath.read("vllm.log")           # files, folders, archives
+    report = loadpath.read_text(pasted)          # a string
+    if report.root:
+        print(report.root.title, report.root.remedies[0].command)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+__all__ = ["Finding", "Remedy", "Report", "__version__", "read", "read_text"]
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from loadpath.core.report import Finding, Remedy, Report
+
+
+def read(*paths: str | PathLike[str]) -> Report:
+    """The report on files, folders or archives. Nothing is run or changed.
+
+    Raises OSError for what cannot be opened; whatever is in the bytes is no error.
+    """
+    from loadpath.reading.service import read_paths
+
+    return read_paths([str(path) for path in paths])
+
+
+def read_text(text: str, name: str = "text") -> Report:
+    """The report on a string, such as a pasted log; `name` stands for its source in the evidence."""
+    from loadpath.reading.service import read_bytes
+
+    return read_bytes([(name, text.encode("utf-8", "surrogateescape"))])
+
+
+def __getattr__(name: str) -> object:
+    """The report types, imported when first asked for: `import loadpath` stays light."""
+    if name in ("Finding", "Remedy", "Report"):
+        from loadpath.core import report
+
+        return getattr(report, name)
+    raise AttributeError(f"module 'loadpath' has no attribute {name!r}")
