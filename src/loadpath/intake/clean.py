@@ -29,7 +29,10 @@ class Piece(msgspec.Struct, frozen=True):
 
 def clean(data: bytes) -> list[Line]:
     """The lines of a source. Empty lines stay, because numbers count them."""
-    return clean_numbered(enumerate(decode(data).split("\n"), 1))
+    physical = decode(data).split("\n")
+    if physical[-1] == "":
+        physical.pop()  # what follows the last line end is no line
+    return clean_numbered(enumerate(physical, 1))
 
 
 def clean_numbered(physical: Iterable[tuple[int, str]]) -> list[Line]:

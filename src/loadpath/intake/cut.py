@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -34,12 +35,12 @@ def cut(source: str, lines: Sequence[Line], blocks: Sequence[Shape], logs: Seque
     i = 0
     while i < len(lines):
         low = lines[i].text.lower()
-        for shape in blocks:
+        for shape in blocks if not lines[i].prose else ():
             if shape.sniffs and not any(s in low for s in shape.sniffs):
                 continue
             end = shape.extent(lines, i)
             if end > i:
-                captures.append(Capture(shape.kind, source, tuple(lines[i:end])))
+                captures.append(Capture(shape.kind, source, tuple(x for x in lines[i:end] if not x.prose)))
                 i = end
                 break
         else:
@@ -81,12 +82,28 @@ def _is_run(lines: list[Line], shape: LogShape) -> bool:
 
 
 def _kinds(rest: list[Line], shapes: Sequence[LogShape]) -> list[str]:
-    """The kind of each line: that of the last line before it which only one kind of log contains."""
-    current = ""
+    """The kind of each line: that of the last line before it which only one kind of log contains.
+
+    One engine's log may name another (a path, an import): the kind changes only where the other engine starts,
+    speaks twice in a row, or is the one that speaks more.
+    """
+    votes = [(i, kind) for i, line in enumerate(rest) if (kind := _vote(line.raw.lower(), shapes))]
+    if not votes:
+        return ["log"] * len(rest)
+    total = Counter(kind for _, kind in votes)
+    starts = {shape.kind: shape.starts_run for shape in shapes}
+    first = votes[0][1]
+    current = first if total[first] > 1 or starts[first](rest[votes[0][0]]) else total.most_common(1)[0][0]
     kinds: list[str] = []
-    for line in rest:
-        low = line.raw.lower()
-        current = next((s.kind for s in shapes if any(sniff in low for sniff in s.sniffs)), current)
-        kinds.append(current)
-    first = next((k for k in kinds if k), "log")
-    return [k or first for k in kinds]
+    for n, (i, kind) in enumerate(votes):
+        if kind == current:
+            continue
+        again = n + 1 < len(votes) and votes[n + 1][1] == kind
+        if again or total[kind] >= total[current] or starts[kind](rest[i]):
+            kinds += [current] * (i - len(kinds))
+            current = kind
+    return kinds + [current] * (len(rest) - len(kinds))
+
+
+def _vote(low: str, shapes: Sequence[LogShape]) -> str:
+    return next((s.kind for s in shapes if any(sniff in low for sniff in s.sniffs)), "")
