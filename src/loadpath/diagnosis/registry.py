@@ -11,6 +11,9 @@ MODULES: tuple[str, ...] = (
     "device_fault",
     "interconnect",
     "serving",
+    "sglang_serving",
+    "sglang_graphs",
+    "sgl_kernel",
     "unknown_error",
 )
 
