@@ -13,7 +13,12 @@ MODULES: tuple[str, ...] = (
     "serving",
     "sglang_serving",
     "sglang_graphs",
-    "sgl_kernel",
+    "kv_cache",
+    "free_memory",
+    "out_of_memory",
+    "parallel_shape",
+    "startup",
+    "died",
     "unknown_error",
 )
 

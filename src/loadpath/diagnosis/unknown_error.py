@@ -23,9 +23,12 @@ HINTS: tuple[tuple[Boundary, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
+ECHOES = ("KeyboardInterrupt", "SystemExit", "CancelledError", "EngineDeadError", "AsyncEngineDeadError")
+
+
 def judge(case: Case) -> Iterator[Finding]:
     """The earliest exception of the first process that failed; chained ones count by their first cause."""
-    exceptions = [e for e in case.all(PythonException) if e.exception not in ("KeyboardInterrupt", "SystemExit")]
+    exceptions = [e for e in case.all(PythonException) if not _echo(e)]
     if not exceptions:
         return
     first = min(exceptions, key=lambda e: (e.origin.time or 0.0, e.span.first_line, e.chain))
@@ -36,6 +39,12 @@ def judge(case: Case) -> Iterator[Finding]:
         values |= {"file": file.rpartition("/site-packages/")[2] or file, "line": str(line), "function": function}
     made = finding("unrecognised-exception", [first], case=case, values=values)
     yield msgspec.structs.replace(made, boundary=_boundary(first) or made.boundary)
+
+
+def _echo(e: PythonException) -> bool:
+    """What a stop or another process's death raises, and warnings that only look like exceptions."""
+    name = e.exception.rpartition(".")[2]
+    return name in ECHOES or (name.endswith("Warning") and not e.frames)
 
 
 def _boundary(e: PythonException) -> Boundary | None:

@@ -27,6 +27,12 @@ def _shutting_down(seen: Seen) -> Iterator[Fact]:
         yield from _stop("orderly")(seen)
 
 
+def _tracker(seen: Seen) -> Iterator[Fact]:
+    """Python's resource tracker outlives its parent: where nothing else tells of an end, this one does."""
+    if not seen.run.dead and not seen.run.ready and not any(key[0] == "stopped" for key in seen.run.seen):
+        yield Stopped(**seen.common, how="exit", who="resource tracker")
+
+
 def _gone(seen: Seen) -> Iterator[Fact]:
     yield seen.mark("shutdown", "ended")
 
@@ -45,5 +51,6 @@ PATTERNS = (
     Pattern("SystemExit: 15", r"SystemExit: 15\b", _stop("signal", "SIGTERM")),
     Pattern("DUE TO TIME LIMIT", r"CANCELLED AT .*DUE TO TIME LIMIT", _stop("time-limit", who="Slurm")),
     Pattern("CANCELLED AT", r"JOB \d+ ON \S+ CANCELLED AT \S+ \*\*\*", _stop("signal", who="Slurm")),
+    Pattern("resource_tracker: There appear to be", r"resource_tracker: There appear to be \d+ leaked", _tracker),
     Pattern("Application shutdown complete", r"Application shutdown complete", _gone),
 )
