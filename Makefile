@@ -6,7 +6,7 @@ SHARED ?= ../shared
 READY := $(VENV)/.ready
 INCIDENTS := src/loadpath/examples
 
-.PHONY: demo test lint types unit accuracy bench clean
+.PHONY: demo test lint types unit accuracy bench docs clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,23 @@ types: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest -n 2
+
+# Sets itself up, then reads a bundled incident: a server that was refused for want of KV cache.
+demo: $(READY)
+	-$(BIN)/loadpath read $(INCIDENTS)/kv-refused.txt
+
+# The score on the development corpus (../shared); skipped where that folder is not there.
+accuracy: $(READY)
+	@if [ ! -d $(SHARED)/corpus ]; then echo "accuracy: skipped, $(SHARED)/corpus is not here"; exit 0; fi; \
+	$(PYTHON) $(SHARED)/tools/score_incidents.py --cases $(SHARED)/corpus/incidents.jsonl --keys $(SHARED)/corpus/keys.jsonl \
+		--command '$(BIN)/loadpath read --json -' --jobs 2 $(ACCURACY); \
+	$(BIN)/python accuracy/whole.py --folder $(SHARED)/corpus/whole
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,7 +15,7 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import RequestServed, ServerReady, ServingStats, Stopped
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Severity
-from loadpath.knowledge.tables import findings
+from loadpath.diagnosis.rule import row_of
 
 F = TypeVar("F", bound=Fact)
 
@@ -30,7 +30,7 @@ def temper(case: Case, made: list[Finding]) -> list[Finding]:
 
 
 def _tempered(case: Case, f: Finding) -> Finding:
-    if f.severity == "info" or not f.evidence or f.boundary in LASTING or findings()[f.id].state == "degraded":
+    if f.severity == "info" or not f.evidence or f.boundary in LASTING or row_of(f).state == "degraded":
         return f
     source, first, last = f.evidence[0].source, f.evidence[0].line, f.evidence[-1].line
     stop = next((s for s in _in(case.all(Stopped), source) if s.how in TOLD_TO_STOP), None)

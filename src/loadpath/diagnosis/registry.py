@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from loadpath.core.extensions import extensions
 from loadpath.diagnosis.rule import Rule
 
 MODULES: tuple[str, ...] = (
@@ -16,6 +17,7 @@ MODULES: tuple[str, ...] = (
     "kv_cache",
     "free_memory",
     "out_of_memory",
+    "figures",
     "parallel_shape",
     "startup",
     "died",
@@ -24,4 +26,6 @@ MODULES: tuple[str, ...] = (
 
 
 def rules() -> tuple[Rule, ...]:
-    return tuple(rule for name in MODULES for rule in import_module(f"loadpath.diagnosis.{name}").RULES)
+    """Ours and those of other packages (entry points of the group `loadpath.rules`: a tuple of Rules each)."""
+    own = (rule for name in MODULES for rule in import_module(f"loadpath.diagnosis.{name}").RULES)
+    return (*own, *(rule for more in extensions("loadpath.rules") for rule in more))

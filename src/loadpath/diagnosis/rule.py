@@ -86,6 +86,12 @@ def finding(
     )
 
 
+def row_of(made: Finding) -> FindingRow:
+    """The table row of a finding; for one that a rule of another package made, a row of its own words."""
+    row = findings().get(made.id)
+    return row or FindingRow(made.id, made.boundary, made.title, severity=made.severity, certainty=made.certainty)
+
+
 def row_remedies(row: FindingRow, values: Mapping[str, Any]) -> tuple[Remedy, ...]:
     made = []
     for remedy in row.remedies:

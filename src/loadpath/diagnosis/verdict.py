@@ -20,7 +20,7 @@ from loadpath.core.facts.engine import (
 from loadpath.core.report import Finding, Verdict
 from loadpath.core.units import show_bytes, show_count
 from loadpath.core.vocabulary import State
-from loadpath.knowledge.tables import FindingRow, findings
+from loadpath.diagnosis.rule import row_of
 
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _CERTAINTY = {"established": 0, "likely": 1, "possible": 2}
@@ -29,15 +29,11 @@ _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-ll
             "lmdeploy": "LMDeploy", "triton-server": "Triton"}  # fmt: skip
 
 
-def _row(made: Finding) -> FindingRow:
-    return findings()[made.id]
-
-
 def order(made: list[Finding]) -> list[Finding]:
     """Findings by weight: errors first, causes before consequences, deeper before shallower, then as printed."""
 
     def weight(f: Finding) -> tuple[int, bool, int, int, int]:
-        row = _row(f)
+        row = row_of(f)
         line = f.evidence[0].line if f.evidence else 1 << 60
         return (_SEVERITY[f.severity], row.consequence, -row.depth, _CERTAINTY[f.certainty], line)
 
@@ -59,9 +55,9 @@ def fold(made: list[Finding]) -> list[Finding]:
 
 def _explains(f: Finding, other: Finding, leads: bool) -> bool:
     """Whether `f` folds `other`: its row says so, or it leads and the other is a consequence by its own words."""
-    if any(fnmatchcase(other.id, pattern) for pattern in (*_row(f).folds, *f.consequences)):
+    if any(fnmatchcase(other.id, pattern) for pattern in (*row_of(f).folds, *f.consequences)):
         return True
-    return leads and f.severity == "error" and (_row(other).consequence or other.id == "unrecognised-exception")
+    return leads and f.severity == "error" and (row_of(other).consequence or other.id == "unrecognised-exception")
 
 
 def root_cause(made: list[Finding]) -> Finding | None:
@@ -73,13 +69,13 @@ def verdict(case: Case, made: list[Finding]) -> Verdict:
     """State and sentence. Absent data is never health: with no step seen and nothing found the state is `unknown`."""
     root = root_cause(made)
     if root is not None:
-        state = _row(root).state if root.severity == _row(root).severity else None
+        state = row_of(root).state if root.severity == row_of(root).severity else None
         return Verdict(state or _BY_SEVERITY[root.severity] or "unknown", sentence(root))
     if case.has(ServerReady):
         return Verdict("healthy", _serves(case))
-    told = next((f for f in made if _row(f).state), None)
+    told = next((f for f in made if row_of(f).state), None)
     if told is not None:
-        return Verdict(_row(told).state or "unknown", sentence(told))
+        return Verdict(row_of(told).state or "unknown", sentence(told))
     if case.has(Stopped):
         stop = case.all(Stopped)[0]
         return Verdict("unknown", f"Ended before it was ready ({_how(stop)}); no fault is printed.")

@@ -12,11 +12,13 @@ and is imported only when one of its sniffs is in the text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
 
 import msgspec
 
+from loadpath.core.extensions import extensions
 from loadpath.core.facts.base import Fact
 from loadpath.core.text import Capture, Line
 
@@ -30,6 +32,7 @@ class EngineEntry(msgspec.Struct, frozen=True):
     module: str
     sniffs: tuple[str, ...]
     carries: tuple[str, ...] = ()
+    package: str = "loadpath.engines"
 
 
 class EngineModule(Protocol):
@@ -52,8 +55,8 @@ ENGINES: tuple[EngineEntry, ...] = (
         "ollama", "ollama-log", "llama_cpp.ollama",
         ("source=routes.go", "source=server.go", "source=sched.go", "source=gpu.go", "source=runner.go",
          "source=ggml.go", "source=types.go", "source=memory.go", "source=device.go", "source=images.go",
-         "source=download.go", "source=llama_server.go", "source=backend.go", "source=amd_linux.go", "source=cuda_common.go",
-         "source=payload_common.go", "cuda_compat.go", "[gin]", "ollama_", "ollama serve", "ollama run", "/ollama/",
+         "source=download.go", "source=llama_server.go", "source=backend.go", "source=amd_linux.go",
+         "source=cuda_common.go", "source=payload_common.go", "cuda_compat.go", "[gin]", "ollama_", "ollama serve", "ollama run", "/ollama/",
          "ollama[", "llama runner process", "llama runner started", "llama-server process has", "inference compute",
          "llama-server gpu discovery", "model requires more system memory"),
         carries=("llama.cpp",),
@@ -80,22 +83,28 @@ ENGINES: tuple[EngineEntry, ...] = (
 
 
 def load(entry: EngineEntry) -> EngineModule:
-    return cast(EngineModule, import_module(f"loadpath.engines.{entry.module}"))
+    return cast(EngineModule, import_module(f"{entry.package}.{entry.module}" if entry.package else entry.module))
+
+
+@cache
+def known() -> tuple[EngineEntry, ...]:
+    """Ours and those of other packages (entry points of the group `loadpath.engines`: an EngineEntry each)."""
+    return ENGINES + tuple(extensions("loadpath.engines"))
 
 
 def present(text_lower: str) -> list[EngineEntry]:
     """The engines, one of whose sniffs is in the (lower-cased) text."""
-    found = [entry for entry in ENGINES if any(s.lower() in text_lower for s in entry.sniffs)]
+    found = [entry for entry in known() if any(s.lower() in text_lower for s in entry.sniffs)]
     carried = {engine for entry in found for engine in entry.carries}
     return [entry for entry in found if entry.engine not in carried]
 
 
 def by_engine(engine: str | None) -> EngineEntry | None:
-    return next((entry for entry in ENGINES if entry.engine == engine), None)
+    return next((entry for entry in known() if entry.engine == engine), None)
 
 
 def by_kind(kind: str) -> EngineEntry | None:
-    return next((entry for entry in ENGINES if entry.kind == kind), None)
+    return next((entry for entry in known() if entry.kind == kind), None)
 
 
 def flag(engine: str | None, lever: str, value: object) -> str:

@@ -13,23 +13,26 @@ Line readers look at every capture and claim nothing:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Literal, Protocol, cast
 
 import msgspec
 
+from loadpath.core.extensions import extensions
 from loadpath.core.facts.base import Fact
 from loadpath.core.text import Capture, Line
 
 
 class ReaderEntry(msgspec.Struct, frozen=True):
     """`sniffs`: literals (any case), one of which is in every capture of this kind (in its first line for blocks);
-    () for a reader that must be asked always."""
+    () for a reader that must be asked always. `module` is in `package`; entries of other packages name their own."""
 
     kind: str
     module: str
     sniffs: tuple[str, ...]
     where: Literal["block", "anywhere"] = "block"
+    package: str = "loadpath.readers"
 
 
 class ReaderModule(Protocol):
@@ -48,6 +51,9 @@ READERS: tuple[ReaderEntry, ...] = (
         "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
     ), "anywhere"),
     ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "libcuda.so."), "anywhere"),
+    ReaderEntry("module-refusals", "module_refusals", (
+        "NVIDIA GPU", "probe routine", "already bound to", "legacy", "driver in use", "nouveau",
+    ), "anywhere"),
     ReaderEntry("torch-oom", "torch_oom", (
         "out of memory", "outofmemory", "memoryallocation", "alloc_failed", "out_of_memory", "resource_exhausted",
         "defaultcpuallocator", "exceed allowed memory", "unable to allocate", "requested amount of gpu memory",
@@ -58,6 +64,7 @@ READERS: tuple[ReaderEntry, ...] = (
         "state cache", "memory pool size is", "maxtokensinpaged", "no enough gpu memory", "free memory on device",
         "error in memory prof", "warming up", "is too short to hold", "encoder cache will", "memory capacity is unb", "sleep mode freed",
     ), "anywhere"),
+    ReaderEntry("model-names", "model_names", ("pipeline(", "from_pretrained(", "llm(", "engine(", "--model-", "--model_"), "anywhere"),
     ReaderEntry("broken-traceback", "broken_traceback", ("traceback (most recent call last)", 'file "', "exception in worker"), "anywhere"),
     ReaderEntry("tracebacks", "traceback", ("error", "exception", "traceback", 'file "', "interrupt"), "anywhere"),
     ReaderEntry("versions", "versions", (
@@ -96,16 +103,22 @@ READERS: tuple[ReaderEntry, ...] = (
 
 
 def load(entry: ReaderEntry) -> ReaderModule:
-    return cast(ReaderModule, import_module(f"loadpath.readers.{entry.module}"))
+    return cast(ReaderModule, import_module(f"{entry.package}.{entry.module}" if entry.package else entry.module))
+
+
+@cache
+def known() -> tuple[ReaderEntry, ...]:
+    """Ours and those of other packages (entry points of the group `loadpath.readers`: a ReaderEntry each)."""
+    return READERS + tuple(extensions("loadpath.readers"))
 
 
 def present(text_lower: str, where: Literal["block", "anywhere"]) -> list[ReaderEntry]:
     """The readers of that sort, one of whose sniffs is in the (lower-cased) text."""
     return [
-        entry for entry in READERS
+        entry for entry in known()
         if entry.where == where and (not entry.sniffs or any(s.lower() in text_lower for s in entry.sniffs))
     ]  # fmt: skip
 
 
 def by_kind(kind: str) -> ReaderEntry | None:
-    return next((entry for entry in READERS if entry.kind == kind and entry.where == "block"), None)
+    return next((entry for entry in known() if entry.kind == kind and entry.where == "block"), None)

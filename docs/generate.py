@@ -1,0 +1,60 @@
+"""Write docs/findings.md, docs/terms.md and docs/cli.md from the tables and the command's own help.
+
+    python docs/generate.py            # write them
+    python docs/generate.py --check    # exit 1 where a file differs from what would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from loadpath.cli.main import VERBS, main
+from loadpath.knowledge.tables import findings
+from loadpath.knowledge.terms import terms
+from loadpath.rendering.pages import rules_list, term_page
+
+HERE = Path(__file__).parent
+NOTE = "<!-- Written by docs/generate.py from the tables; edit those. -->\n\n"
+
+
+def findings_page() -> str:
+    return NOTE + rules_list(findings().values())
+
+
+def terms_page() -> str:
+    pages = [term_page(term).replace("# ", "## ", 1) for term in terms().values()]
+    return NOTE + "# Terms\n\nWhat `loadpath explain` says.\n\n" + "\n".join(pages)
+
+
+def cli_page() -> str:
+    def help_of(*verb: str) -> str:
+        text = CliRunner().invoke(main, [*verb, "--help"], prog_name="loadpath").output
+        return f"```text\n{click.unstyle(text).rstrip()}\n```\n"
+
+    parts = ["# The command\n", help_of()]
+    parts += [f"## loadpath {verb}\n\n{help_of(verb)}" for verb in VERBS]
+    return NOTE + "\n".join(parts)
+
+
+PAGES = {"findings.md": findings_page, "terms.md": terms_page, "cli.md": cli_page}
+
+
+def stale() -> list[str]:
+    """Names of the pages that differ from what would be written."""
+    return [
+        name for name, make in PAGES.items()
+        if not (HERE / name).exists() or (HERE / name).read_text("utf-8") != make()
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        if names := stale():
+            sys.exit(f"stale: {', '.join(names)}; run: python docs/generate.py")
+    else:
+        for name, make in PAGES.items():
+            (HERE / name).write_text(make(), "utf-8")
