@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.masking import mask_all
-from loadpath.core.report import CaptureReport, Report
+from loadpath.core.report import CaptureReport, Report, Skipped
 from loadpath.core.text import Capture, Line
 from loadpath.diagnosis.diagnose import diagnose
 from loadpath.engines import registry as engines
@@ -26,8 +24,12 @@ def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
 
 
 def read_paths(paths: Sequence[str]) -> Report:
-    """The report on files, or on standard input for `-`. Raises OSError for what cannot be opened."""
-    return read_bytes((p, sys.stdin.buffer.read() if p == "-" else Path(p).read_bytes()) for p in paths)
+    """The report on files, folders, archives, or standard input for `-`. Raises OSError for what cannot be opened."""
+    from loadpath.reading.lines import named_lines
+
+    skipped: list[Skipped] = []
+    report = read_lines(named_lines(paths, skipped))
+    return msgspec.structs.replace(report, skipped=(*report.skipped, *skipped))
 
 
 def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:

@@ -1,0 +1,207 @@
+"""Following a log while it grows: a file as `tail -F` would (rotation, truncation), or a pipe.
+
+A report on all lines so far is made again at most every `interval` seconds and only after new lines came; beyond
+1 MiB the lines are those that the sieve kept, so the work of one report does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from loadpath.core.report import Report, Skipped
+from loadpath.core.text import Line
+from loadpath.intake.clean import clean, clean_numbered
+from loadpath.intake.sieve import Sieve
+from loadpath.intake.sources import Unreadable, standard_input
+from loadpath.reading.lines import SMALL
+from loadpath.reading.service import read_lines
+from loadpath.reading.signs import signs
+
+PIECE = 1 << 16
+QUIET_AFTER = 2.0  # times the last report's own cost are waited before the next: at most a third of one core
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The report on what was read so far. `grown`: new lines since the last one; `ended`: nothing more will come."""
+
+    report: Report
+    lines: int
+    grown: bool
+    ended: bool = False
+
+
+def follow(source: str, interval: float = 0.5, idle: float = 5.0) -> Iterator[Snapshot]:
+    """Snapshots of `source` (a file's name, or `-` for standard input) while it grows.
+
+    One comes at once for what is there, then one at most every `interval` seconds when lines came, and one at least
+    every `idle` seconds when none did, so that a stall can be seen. The last has `ended` (a pipe was closed).
+    A file never ends: stop iterating. Raises `intake.sources.Unreadable`.
+    """
+    grown = Growing("stdin" if source == "-" else source)
+    reader: _Pipe | _File = _Pipe() if source == "-" else _File(source)
+    made = 0.0
+    cost = 0.0
+    new = False
+    report: Report | None = None
+    with reader:
+        while True:
+            pause = max(interval, QUIET_AFTER * cost)
+            piece = reader.read(max(0.0, min(pause, made + pause - time.monotonic())) if report else 0.0)
+            if piece:
+                grown.feed(piece, fresh=reader.restarted())
+                new = True
+            now = time.monotonic()
+            due = report is None or now - made >= (pause if new else idle) or reader.ended
+            if not due or (piece and not reader.ended and report is None and now - reader.begun < interval):
+                continue
+            if new or report is None:
+                report = grown.report()
+            cost, made = time.monotonic() - now, time.monotonic()
+            yield Snapshot(report, grown.lines, new, reader.ended)
+            new = False
+            if reader.ended:
+                return
+
+
+class Growing:
+    """A source that grows: what it holds, and the report on it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines = 0
+        self._small: bytearray | None = bytearray()
+        self._sieve: Sieve | None = None
+        self._notes: tuple[Skipped, ...] = ()
+
+    def feed(self, piece: bytes, *, fresh: bool = False) -> None:
+        """More bytes; `fresh` where they begin the file anew (it was rotated or cut)."""
+        if fresh:
+            self._small, self._sieve, self.lines = bytearray(), None, 0
+        self.lines += piece.count(b"\n")
+        if self._small is not None:
+            self._small += piece
+            if len(self._small) <= SMALL:
+                return
+            self._sieve = Sieve(self.name, signs())
+            piece, self._small = bytes(self._small), None
+        if self._sieve is not None:
+            self._sieve.feed(piece)
+
+    def report(self) -> Report:
+        """The report on everything so far."""
+        report = read_lines([(self.name, self._now())])
+        return msgspec.structs.replace(report, skipped=(*report.skipped, *self._notes))
+
+    def _now(self) -> list[Line]:
+        if self._small is not None:
+            return clean(bytes(self._small))
+        assert self._sieve is not None
+        sifted = self._sieve.sifted()
+        self._notes = sifted.skipped
+        return clean_numbered(sifted.lines)
+
+
+class _Pipe:
+    """Standard input, read as it comes."""
+
+    def __init__(self) -> None:
+        self._stream = standard_input()
+        self.ended = False
+        self.begun = time.monotonic()
+
+    def __enter__(self) -> _Pipe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def restarted(self) -> bool:
+        return False
+
+    def read(self, timeout: float) -> bytes:
+        """What has come within `timeout` seconds; empty where nothing did."""
+        if self.ended:
+            return b""
+        try:
+            ready, _, _ = select.select([self._stream], [], [], timeout)
+        except (OSError, ValueError):
+            ready = [self._stream]  # no descriptor to wait on (a test, or Windows): read and block
+        if not ready:
+            return b""
+        piece = self._stream.read(PIECE) or b""
+        self.ended = not piece
+        return piece
+
+
+class _File:
+    """A file by its name: when another file takes the name, or it shrinks, reading begins anew."""
+
+    ended = False
+
+    def __init__(self, name: str) -> None:
+        self._path = Path(name)
+        self._fresh = False
+        self.begun = time.monotonic()
+        try:
+            if self._path.is_dir():
+                raise Unreadable(f"cannot follow {name}: it is a folder; a file was expected")
+            self._stream: IO[bytes] = self._path.open("rb", buffering=0)
+        except FileNotFoundError as error:
+            raise Unreadable(
+                f"cannot follow {name}: no such file; start the server first, or check the name"
+            ) from error
+        except OSError as error:
+            if isinstance(error, Unreadable):
+                raise
+            raise Unreadable(
+                f"cannot follow {name}: {error.strerror or error}; a readable file was expected"
+            ) from error
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def restarted(self) -> bool:
+        """Do the bytes just read begin the file anew? Asked once after each read."""
+        fresh, self._fresh = self._fresh, False
+        return fresh
+
+    def read(self, timeout: float) -> bytes:
+        """What was appended, waiting `timeout` seconds for it at most."""
+        until = time.monotonic() + timeout
+        while True:
+            if piece := self._stream.read(PIECE):
+                return piece
+            if self._replaced():
+                continue
+            left = until - time.monotonic()
+            if left <= 0:
+                return b""
+            time.sleep(min(0.1, left))
+
+    def _replaced(self) -> bool:
+        """Was the file cut, or did a new one take its name? Then that is what is read from now on."""
+        try:
+            named = self._path.stat()
+            held = os.fstat(self._stream.fileno())
+            if (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
+                stream: IO[bytes] = self._path.open("rb", buffering=0)
+                self._stream.close()
+                self._stream = stream
+            elif held.st_size < self._stream.tell():
+                self._stream.seek(0)
+            else:
+                return False
+        except OSError:
+            return False  # between two names, as rotation leaves it for a moment
+        self._fresh = True
+        return True

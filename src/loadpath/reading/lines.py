@@ -1,0 +1,52 @@
+"""A source → its lines: all of them where it is small, those that may matter where it is big."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from loadpath.core.report import Skipped
+from loadpath.core.text import Line
+from loadpath.intake.clean import clean, clean_numbered
+from loadpath.intake.sources import Source, sources
+
+SMALL = 1 << 20
+"""Bytes up to which every line is read; above, a source is sifted first (`intake.sieve`)."""
+
+
+def named_lines(arguments: Iterable[str], skipped: list[Skipped]) -> Iterator[tuple[str, list[Line]]]:
+    """Every source that the arguments name, with its lines; what was passed over goes to `skipped`.
+
+    Raises `intake.sources.Unreadable` (an OSError) for an argument that cannot be read.
+    """
+    for item in sources(tuple(arguments)):
+        if isinstance(item, Skipped):
+            skipped.append(item)
+        else:
+            lines, notes = lines_of(item)
+            skipped += notes
+            yield item.name, lines
+
+
+def lines_of(source: Source) -> tuple[list[Line], tuple[Skipped, ...]]:
+    """The lines of one source, and what of it was not read."""
+    chunks = source.chunks()
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) > SMALL:
+            break
+    else:
+        return clean(head), ()
+    from loadpath.intake.sieve import Sieve, as_utf8
+    from loadpath.reading.signs import signs
+
+    sieve = Sieve(source.name, signs())
+    for chunk in as_utf8(_chained(head, chunks)):
+        sieve.feed(chunk)
+    sifted = sieve.sifted()
+    return clean_numbered(sifted.lines), sifted.skipped
+
+
+def _chained(head: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    yield head
+    yield from chunks
