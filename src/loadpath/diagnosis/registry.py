@@ -14,6 +14,8 @@ MODULES: tuple[str, ...] = (
     "serving",
     "sglang_serving",
     "sglang_graphs",
+    "ggml_memory",
+    "offload",
     "kv_cache",
     "free_memory",
     "out_of_memory",
@@ -21,6 +23,7 @@ MODULES: tuple[str, ...] = (
     "parallel_shape",
     "startup",
     "died",
+    "kernels",
     "unknown_error",
 )
 

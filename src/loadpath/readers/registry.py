@@ -65,7 +65,9 @@ READERS: tuple[ReaderEntry, ...] = (
         "error in memory prof", "warming up", "is too short to hold", "encoder cache will", "memory capacity is unb", "sleep mode freed",
     ), "anywhere"),
     ReaderEntry("model-names", "model_names", ("pipeline(", "from_pretrained(", "llm(", "engine(", "--model-", "--model_"), "anywhere"),
-    ReaderEntry("broken-traceback", "broken_traceback", ("traceback (most recent call last)", 'file "', "exception in worker"), "anywhere"),
+    ReaderEntry("broken-traceback", "broken_traceback", (
+        "traceback (most recent call last)", 'file "', "exception in worker", "self.",
+    ), "anywhere"),
     ReaderEntry("tracebacks", "traceback", ("error", "exception", "traceback", 'file "', "interrupt"), "anywhere"),
     ReaderEntry("versions", "versions", (
         "driver", "cuda", "nvcc", "torch", "==", "libc", "sm_", "nvidia", "capability", "archs", "triton", "flash",

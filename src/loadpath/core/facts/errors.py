@@ -48,6 +48,10 @@ class OutOfMemory(Fact, frozen=True, kw_only=True):
     allocator: str = "torch"
     cut: bool = False
     """The message is incomplete (pasted title, truncated line)."""
+    phase: str = ""
+    """What the frames and words around the message say was going on (`weights`, `profiling`, …: see `core.facts.memory`)."""
+    operation: str = ""
+    """The operation that asked for the memory, where a frame names it (`softmax`, `scaled_fp8_quant`, `logits`)."""
 
 
 class FreeBelowDesired(Fact, frozen=True, kw_only=True):

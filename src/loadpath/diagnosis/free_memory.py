@@ -1,0 +1,138 @@
+"""GPU memory that was not free when the engine needed it: another process, an earlier stage, the wrong GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from loadpath.core.case import Case
+from loadpath.core.facts.errors import FreeBelowDesired, MemoryChangedWhileProfiling, OutOfMemory
+from loadpath.core.facts.gpu import GpuState
+from loadpath.core.facts.memory import BrokenOff, MemoryUnbalanced
+from loadpath.core.report import Finding, Remedy
+from loadpath.core.units import GIB, show_bytes
+from loadpath.diagnosis.kv_cache import engine_of
+from loadpath.diagnosis.rule import Rule, finding
+from loadpath.engines.registry import flag
+
+CONTEXTS_OF_OTHERS = 3 * GIB  # contexts and communication buffers of other ranks explain up to so much
+WORTH_SHARING = 0.15  # of the GPU: less free than this is no place for a server
+FULL, EMPTY = 0.85, 0.05  # used share of a GPU that counts as full, as empty
+
+
+def judge_free(case: Case) -> Iterator[Finding]:
+    facts = case.all(FreeBelowDesired)
+    fact = min(facts, key=lambda f: f.free_bytes)
+    engine = engine_of(case, fact) or "vllm"
+    total, want = fact.total_bytes, fact.desired_bytes
+    held = total - fact.free_bytes if total else None
+    small = held is not None and held <= CONTEXTS_OF_OTHERS
+    values = {
+        "free": show_bytes(fact.free_bytes),
+        "total": show_bytes(total) if total else "",
+        "want": show_bytes(want) if want else "its share",
+        "share": f"{fact.utilisation:g}" if fact.utilisation else "",
+        "short": show_bytes(want - fact.free_bytes) if want else "",
+        "held": show_bytes(held) if held else "",
+        "who": (
+            "contexts of other processes or ranks on this GPU, or a display" if small
+            else "another process, an engine that has not ended, or an earlier stage of the same launcher"
+        ),
+        "siblings": (
+            "The launcher starts several engines (stages) on the same visible GPUs: each needs its own device or its own share."
+            if case.setting("omni") is not None or len({f.text for f in facts}) > 1 else ""
+        ),
+    }  # fmt: skip
+    yield finding(
+        "gpu-memory-not-free", facts, case=case, values=values, remedies=_free_remedies(engine, fact, held, small, bool(values["siblings"])),
+        figures={"free_bytes": fact.free_bytes, "total_bytes": total, "wanted_bytes": want},
+    )  # fmt: skip
+
+
+def _free_remedies(
+    engine: str, fact: FreeBelowDesired, held: int | None, small: bool, stages: bool
+) -> tuple[Remedy, ...]:
+    free_up = Remedy(
+        f"Stop the process that holds {show_bytes(held)} on this GPU (or wait until it has ended), then start again" if held
+        else "Stop the process that holds memory on this GPU, then start again",
+        effect="the share asked for is then free",
+    )  # fmt: skip
+    elsewhere = Remedy("Start on a GPU that is empty", "CUDA_VISIBLE_DEVICES=<empty GPU>")
+    stage = Remedy(
+        "Give each stage its own device, or shares that add up to less than 1, in the stage configuration",
+        "devices: \"0\" / \"1\", gpu_memory_utilization: 0.4 per stage",
+    )  # fmt: skip
+    lower = None
+    if fact.total_bytes and fact.free_bytes / fact.total_bytes >= WORTH_SHARING:
+        share = math.floor(100 * fact.free_bytes / fact.total_bytes) / 100
+        budget = share * fact.total_bytes
+        lower = Remedy(
+            f"Ask for no more than what is free: a memory share of {share:g}", flag(engine, "memory-share", share),
+            f"budget {show_bytes(budget)}; weights and KV cache must fit in it", {"budget_bytes": int(budget)},
+        )  # fmt: skip
+    listed = [lower, free_up, elsewhere] if small else [stage if stages else None, free_up, elsewhere, lower]
+    return tuple(r for r in listed if r is not None)
+
+
+def judge_changed(case: Case) -> Iterator[Finding]:
+    facts = case.all(MemoryChangedWhileProfiling)
+    fact = next((f for f in facts if f.current_bytes is not None), facts[0])
+    values = {"measure": fact.measure.capitalize(), "moved": "released"}
+    if fact.initial_bytes is not None and fact.current_bytes is not None:
+        grew = fact.current_bytes > fact.initial_bytes
+        released = grew == (fact.measure == "free")
+        values |= {
+            "first": show_bytes(fact.initial_bytes), "now": show_bytes(fact.current_bytes),
+            "difference": show_bytes(abs(fact.current_bytes - fact.initial_bytes)),
+            "direction": "more" if grew else "less", "moved": "released" if released else "took",
+        }  # fmt: skip
+    yield finding("gpu-memory-changed-while-profiling", facts, case=case, values=values)
+
+
+def judge_unbalanced(case: Case) -> Iterator[Finding]:
+    facts = case.all(MemoryUnbalanced)
+    fact = facts[0]
+    values = {
+        "least": show_bytes(fact.least_bytes) if fact.least_bytes is not None else "",
+        "local": show_bytes(fact.local_bytes) if fact.local_bytes is not None else "",
+    }
+    warned = "warn" in fact.text.lower()
+    yield finding("gpu-memory-unbalanced", facts, case=case, values=values, severity="warning" if warned else None)
+
+
+def judge_wrong_gpu(case: Case) -> Iterator[Finding]:
+    """A model that was being loaded, a full default GPU and an empty one beside it."""
+    states = {
+        s.index: s for s in case.all(GpuState) if s.index is not None and s.used_bytes is not None and s.total_bytes
+    }
+    first = states.get(0)
+    ooms = [o for o in case.all(OutOfMemory) if o.gpu in (0, None)]
+    loading = [b for b in case.all(BrokenOff) if b.phase in ("weights", "context", "")]
+    if first is None or not (ooms or loading) or _used(first) < FULL:
+        return
+    empty = next((s for i, s in sorted(states.items(), key=lambda e: e[0] or 0) if i and _used(s) <= EMPTY), None)
+    if empty is None or case.setting("CUDA_VISIBLE_DEVICES") not in (None, "0", "0,1"):
+        return
+    values = {
+        "full": "0", "empty": str(empty.index), "used": show_mib(first.used_bytes), "total": show_mib(first.total_bytes),
+        "idle": show_mib(empty.used_bytes),
+        "message": "" if ooms else "The exception itself is not in this input; out of memory is what to expect there.",
+    }  # fmt: skip
+    yield finding("engine-on-occupied-gpu", [*(ooms or loading)[:2], first, empty], case=case, values=values)
+
+
+def _used(state: GpuState) -> float:
+    return (state.used_bytes or 0) / (state.total_bytes or 1)
+
+
+def show_mib(size: int | None) -> str:
+    """nvidia-smi's own unit: `89,079 MiB`."""
+    return f"{(size or 0) / (1 << 20):,.0f} MiB"
+
+
+RULES = (
+    Rule(judge_free, (FreeBelowDesired,), ("gpu-memory-not-free",)),
+    Rule(judge_changed, (MemoryChangedWhileProfiling,), ("gpu-memory-changed-while-profiling",)),
+    Rule(judge_unbalanced, (MemoryUnbalanced,), ("gpu-memory-unbalanced",)),
+    Rule(judge_wrong_gpu, (GpuState,), ("engine-on-occupied-gpu",), (OutOfMemory, BrokenOff)),
+)

@@ -1,0 +1,185 @@
+"""Engines that refuse to start for want of KV memory, that find too little memory free, or that see it change.
+
+Read wherever they stand, with or without the rest of the log: an error line pasted alone must be understood.
+(vLLM of every era: shared facts, vllm.md B.1; SGLang A6, TensorRT-LLM D, TGI E1, LMDeploy E2 of engines.md.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from loadpath.core.facts.base import Fact, at
+from loadpath.core.facts.engine import Concurrency, KvShortfall
+from loadpath.core.facts.errors import FreeBelowDesired, MemoryChangedWhileProfiling
+from loadpath.core.facts.memory import (
+    MemoryUnbalanced,
+    NoRoomForKv,
+    ProfiledItems,
+    SleepReport,
+    WarmUpShortage,
+)
+from loadpath.core.text import Capture, Line
+from loadpath.core.units import GIB, gib
+
+WINDOW = 7  # a wrapped message is looked for in so many lines
+Maker = Callable[[re.Match[str], str], tuple[type[Fact], dict[str, Any]] | None]
+
+
+def _shortfall_tokens(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return KvShortfall, {"asked_tokens": int(m["asked"]), "held_tokens": int(m["held"]) if m["held"] else None}
+
+
+def _shortfall_bytes(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return KvShortfall, {
+        "asked_tokens": int(m["asked"]),
+        "needed_bytes": gib(float(m["need"])),
+        "available_bytes": gib(float(m["have"])) if m["have"] else None,
+        "estimated_tokens": int(m["fits"]) if m["fits"] else None,
+    }
+
+
+def _warning_tokens(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return Concurrency, {"context_tokens": int(m["asked"]), "ratio": int(m["held"]) / int(m["asked"])}
+
+
+def _free_below(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    device = re.search(r"\d+", m["device"] or "")
+    return FreeBelowDesired, {
+        "free_bytes": gib(float(m["free"])),
+        "total_bytes": gib(float(m["total"])),
+        "utilisation": float(m["share"]) if m["share"] else None,
+        "desired_bytes": gib(float(m["want"])) if m["want"] else None,
+        "device": int(device[0]) if device else None,
+    }
+
+
+def _changed(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    def size(figure: str) -> int:
+        value = float(figure)
+        return gib(value) if value < 1 << 20 else round(value)  # bytes without a unit up to 0.9.0
+
+    return MemoryChangedWhileProfiling, {
+        "initial_bytes": size(m["first"]),
+        "current_bytes": size(m["now"]) if m["now"] else None,
+        "measure": m["measure"].lower(),
+    }
+
+
+def _no_room(engine: str, **fields: Any) -> Maker:
+    def make(m: re.Match[str], window: str) -> tuple[type[Fact], dict[str, Any]]:
+        groups = m.groupdict()
+        made: dict[str, Any] = {"engine": engine, **fields}
+        for name in ("fraction", "least_fraction"):
+            if groups.get(name):
+                made[name] = float(groups[name])
+        if groups.get("left"):
+            made["available_bytes"] = round(float(groups["left"]) * GIB)
+        if groups.get("tokens"):
+            made["tokens"] = int(groups["tokens"])
+        return NoRoomForKv, made
+
+    return make
+
+
+def _warm_up(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return WarmUpShortage, {"what": m["what"], "requests": int(m["requests"]) if m["requests"] else None}
+
+
+def _items(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    items = re.findall(r"'(\w+)': (\d+)", m["items"] or "")
+    return ProfiledItems, {"tokens": int(m["tokens"]), "items": tuple((name, int(n)) for name, n in items)}
+
+
+def _counts(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return ProfiledItems, {"tokens": int(m["tokens"]), "counts": ((m["what"], int(m["count"])),)}
+
+
+def _unbalanced(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return MemoryUnbalanced, {
+        "least_bytes": gib(float(m["least"])) if m["least"] else None,
+        "local_bytes": gib(float(m["local"])) if m["local"] else None,
+    }
+
+
+def _slept(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+    return SleepReport, {"freed_bytes": gib(float(m["freed"])), "still_bytes": gib(float(m["still"]))}
+
+
+_NUMBER = r"-?[\d.]*\d"
+# literal (lower case, in the first line of the message), pattern over the joined window, maker
+_TEXTS: tuple[tuple[str, str, Maker], ...] = (
+    ("max seq len (", r"max seq len \((?P<asked>\d+)\) is larger than the maximum number of tokens that can be stored in"
+     r"(?: the)? KV cache(?: \((?P<held>\d+)\))?", _shortfall_tokens),
+    ("max seq len (", rf"max seq len \((?P<asked>\d+)\),? \(?(?P<need>{_NUMBER}) ?Gi?B KV cache is needed"
+     rf"(?:,? which is larger than the available KV cache memory \((?P<have>{_NUMBER}) ?Gi?B\))?"
+     r"(?:.{0,80}?estimated maximum model length is (?P<fits>\d+))?", _shortfall_bytes),
+    ("kv pool holds", r"KV pool holds (?P<held>\d+) tokens, fewer than --context-length (?P<asked>\d+)", _warning_tokens),
+    ("no available memory for the cache blocks", r"No available memory for the cache blocks", _no_room("vllm")),
+    ("cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len", _no_room("vllm")),
+    ("please try to increase --mem-fraction-static", r"Not enough memory[.,]? Please try to increase --mem-fraction-static"
+     r"(?:.{0,60}?mem_fraction_static=(?P<fraction>[\d.]*\d))?", _no_room("sglang")),
+    ("leave no gpu memory for the kv cache", r"leave no GPU memory for the KV cache under --mem-fraction-static=(?P<fraction>[\d.]*\d)"
+     r"(?:.{0,40}? above (?P<least_fraction>[\d.]*\d))?", _no_room("sglang")),
+    ("state cache", r"Not enough GPU memory for hybrid \(mamba/linear-attention\) state cache"
+     rf"(?:.{{0,80}}?total_rest_memory=(?P<left>{_NUMBER}) GB)?", _no_room("sglang", pool="state")),
+    ("state cache is too small", r"state cache is too small to serve any requests", _no_room("sglang", pool="state")),
+    ("memory pool size is too small", r"Memory pool size is too small", _no_room("sglang")),
+    ("maxtokensinpagedkvcache", r"maxTokensInPagedKvCache must be large enough to process at least 1 sequence"
+     r"(?:.{0,60}?must be larger than (?P<tokens>\d+))?", _no_room("tensorrt-llm", one_sequence=True)),
+    ("no enough gpu memory for", r"No enough gpu memory for (?:kv cache|runtime)", _no_room("lmdeploy")),
+    ("not enough memory to handle", r"Not enough memory to handle (?P<tokens>\d+) prefill tokens", _no_room("tgi", pool="prefill")),
+    ("not enough memory to handle", r"Not enough memory to handle `?max_total_tokens=(?P<tokens>\d+)", _no_room("tgi")),
+    ("free memory on device", rf"Free memory on device ?(?P<device>[\w:]+)? ?\((?P<free>{_NUMBER})/(?P<total>{_NUMBER}) GiB\) on startup"
+     rf" is less than (?:desired GPU memory utilization \((?P<share>[\d.]+), (?P<want>{_NUMBER}) GiB\))?", _free_below),
+    ("error in memory profiling", rf"Error in memory profiling\. Initial (?P<measure>free|used) memory:? (?P<first>{_NUMBER})(?: GiB)?"
+     rf"(?:,? current(?:ly)? (?:free|used) memory:? (?P<now>{_NUMBER}))?", _changed),
+    ("warming up", r"out of memory occurred when warming up (?P<what>sampler|pooler)(?:.{0,30}?with (?P<requests>\d+) dummy requests)?",
+     _warm_up),
+    ("is too short to hold the multi-modal embeddings", r"in the worst case \((?P<tokens>\d+) tokens in total"
+     r"(?:, out of which \{(?P<items>[^}]*)\})?", _items),
+    ("encoder cache will be initialized", r"with a budget of (?P<tokens>\d+) tokens, and profiled with (?P<count>\d+) (?P<what>\w+) items",
+     _counts),
+    ("memory capacity is unbalanced", r"memory capacity is unbalanced.{0,60}occupied by other processes"
+     rf"(?:.{{0,60}}?memory=(?P<least>{_NUMBER}))?(?:.{{0,20}}?local_gpu_memory=(?P<local>{_NUMBER}))?", _unbalanced),
+    ("sleep mode freed", rf"Sleep mode freed (?P<freed>{_NUMBER}) GiB memory, (?P<still>{_NUMBER}) GiB memory is still in use", _slept),
+)  # fmt: skip
+# Wrapped messages begin with a literal that the wrap may have cut: their first words alone are looked for as well.
+_SHORT = 18
+_FRACTION = re.compile(r"(?:kv_cache_)?free_gpu_mem(?:ory)?_fraction[\"'`]?\s*[:=]\s*[\"'`]?(0?\.\d+|1(?:\.0+)?)\b")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def read(capture: Capture) -> Iterator[Fact]:
+    lines = [line for line in capture.lines if not line.prose]
+    for i, line in enumerate(lines):
+        low = line.text.lower()
+        for literal, pattern, make in _TEXTS:
+            if literal[:_SHORT] not in low:
+                continue
+            window = _window(lines, i)
+            if (found := _compiled(pattern).search(window)) is None or (made := make(found, window)) is None:
+                continue
+            kind, fields = made
+            if kind is NoRoomForKv and fields["engine"] == "tensorrt-llm" and (share := _FRACTION.search(capture.text)):
+                fields = {**fields, "fraction": float(share[1])}
+            yield kind(**at(capture, line), **fields)
+            break
+
+
+def _window(lines: Sequence[Line], i: int) -> str:
+    """The text of line i and of the lines right after it by the same process: one message, however wrapped."""
+    texts = [lines[i].text]
+    last = lines[i].end
+    for line in lines[i + 1 : i + WINDOW]:
+        if line.number > last + 2 or (line.origin.rank, line.origin.pid) != (lines[i].origin.rank, lines[i].origin.pid):
+            break
+        texts.append(line.text.strip())
+        last = line.end
+    return " ".join(texts)
