@@ -11,6 +11,7 @@ from loadpath.core.report import Finding, Report, Skipped
 from loadpath.core.vocabulary import STACK
 from loadpath.diagnosis.context import temper
 from loadpath.diagnosis.ladder import ladder
+from loadpath.diagnosis.ledger import ledger
 from loadpath.diagnosis.registry import rules
 from loadpath.diagnosis.verdict import fold, order, root_cause, verdict
 from loadpath.knowledge.tables import findings
@@ -28,6 +29,7 @@ def diagnose(case: Case) -> Report:
         root_cause=root.id if root else None,
         findings=tuple(made),
         steps=ladder(case, root),
+        memory=ledger(case),
         holds=holds(case),
         skipped=tuple(skipped),
         notes=tuple(_history(case, before)),

@@ -98,7 +98,9 @@ def _idle(case: Case, ended: ProcessEnded) -> str:
     times = [f.origin.time for f in work if f.origin.time is not None and f.origin.time <= ended.origin.time]
     if not times or ended.origin.time - max(times) < 600:
         return ""
-    return f"The last work in the log was {show_seconds(ended.origin.time - max(times))} earlier, so load did not do it."
+    return (
+        f"The last work in the log was {show_seconds(ended.origin.time - max(times))} earlier, so load did not do it."
+    )
 
 
 RULES = (Rule(judge, (Symptom, ProcessEnded), (ROW,)),)

@@ -49,7 +49,9 @@ def slow_weights(case: Case) -> Iterator[Finding]:
         whole = (bar.elapsed_seconds or 0) + (bar.left_seconds or pace * (bar.total - bar.done))
         if whole < SLOW_LOAD_SECONDS or pace < SLOW_SHARD_SECONDS:
             return
-        title = f"The weights load slowly but steadily: {show_seconds(pace)} a shard, about {show_seconds(whole)} in all"
+        title = (
+            f"The weights load slowly but steadily: {show_seconds(pace)} a shard, about {show_seconds(whole)} in all"
+        )
         cause = [f"{bar.done} of {bar.total} shards are read, each takes {show_seconds(pace)}, so the load needs about "
                  f"{show_seconds(whole)} in all and goes on for {show_seconds(whole - (bar.elapsed_seconds or 0))}."]  # fmt: skip
         shown = [bars[0], bar]
@@ -77,11 +79,15 @@ def _size(loaded: WeightsLoaded) -> str:
 
 def _faster_load(case: Case) -> list[Remedy]:
     remedies = [
-        Remedy("Copy the checkpoint to local NVMe (or warm the page cache) before the start", "cp -r MODEL /local/nvme/"),
+        Remedy(
+            "Copy the checkpoint to local NVMe (or warm the page cache) before the start", "cp -r MODEL /local/nvme/"
+        ),
     ]
     if case.engine in (None, "vllm"):
         remedies.append(Remedy("Read with a streaming, parallel loader", "--load-format runai_streamer"))
-        remedies.append(Remedy("Read ahead on network file systems (0.18 and later)", "--safetensors-load-strategy prefetch"))
+        remedies.append(
+            Remedy("Read ahead on network file systems (0.18 and later)", "--safetensors-load-strategy prefetch")
+        )
     remedies.append(Remedy("Give start-up probes and supervisors more time than the load needs",
                            "startupProbe: periodSeconds 10, failureThreshold 600"))  # fmt: skip
     return remedies
@@ -167,7 +173,9 @@ def ray_waits(case: Case) -> Iterator[Finding]:
     ranks = case.setting("tensor-parallel-size", "tensor-parallel")
     asked = f"{ranks} GPUs" if ranks else "more GPUs"
     title = f"Ray waits for {asked} that it does not have" if ranks else findings()["ray-waits-for-gpus"].title
-    cause = [f"The start asks Ray for {asked} (one a rank), and Ray sees fewer, so the placement group can never be filled."]
+    cause = [
+        f"The start asks Ray for {asked} (one a rank), and Ray sees fewer, so the placement group can never be filled."
+    ]
     if pending:
         cause.append(f"It has waited {', '.join(f'{w.seconds:g}' for w in pending)} s; waiting longer changes nothing.")
     stop = next((s for s in case.all(Stopped) if s.how in ("signal", "interrupt")), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from loadpath.core.case import Case
-from loadpath.core.facts.errors import PythonException
+from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Boundary
 from loadpath.diagnosis.rule import Rule, finding
@@ -28,7 +28,8 @@ ECHOES = ("KeyboardInterrupt", "SystemExit", "CancelledError", "EngineDeadError"
 
 def judge(case: Case) -> Iterator[Finding]:
     """The earliest exception of the first process that failed; chained ones count by their first cause."""
-    exceptions = [e for e in case.all(PythonException) if not _echo(e)]
+    known = {(s.span.source, s.span.first_line) for s in case.all(Symptom)}
+    exceptions = [e for e in case.all(PythonException) if not _echo(e) and not _recognised(e, known)]
     if not exceptions:
         return
     first = min(exceptions, key=lambda e: (e.origin.time or 0.0, e.span.first_line, e.chain))
@@ -44,7 +45,12 @@ def judge(case: Case) -> Iterator[Finding]:
 def _echo(e: PythonException) -> bool:
     """What a stop or another process's death raises, and warnings that only look like exceptions."""
     name = e.exception.rpartition(".")[2]
-    return name in ECHOES or (name.endswith("Warning") and not e.frames)
+    return name in ECHOES or e.message == "cancelled" or (name.endswith("Warning") and not e.frames)
+
+
+def _recognised(e: PythonException, known: set[tuple[str, int]]) -> bool:
+    """Whether a row knows one of its lines: then there is a finding with better words."""
+    return any((e.span.source, line) in known for line in range(e.span.first_line, e.span.last_line + 1))
 
 
 def _boundary(e: PythonException) -> Boundary | None:

@@ -83,5 +83,6 @@ PATTERNS = (
     Pattern("EngineDeadError", r"EngineDeadError", _failed),
     Pattern("unexpectedly", r"Worker proc (?P<name>\S+) died unexpectedly(?:.*exit code: (?P<code>-?\d+))?", _ended),
     Pattern("unexpectedly", r"Engine core proc (?P<name>\S+) died unexpectedly", _ended),
+    Pattern("exited unexpectedly", r"MPClient: (?P<name>engine core) exited unexpectedly", _ended),
     Pattern(" died, exit code", r"Worker (?P<name>\S+) pid (?P<pid>\d+) died, exit code: (?P<code>-?\d+)", _ended),
 )
