@@ -10,6 +10,7 @@ from loadpath.diagnosis.rule import Rule
 MODULES: tuple[str, ...] = (
     "symptoms",
     "device_fault",
+    "kernel_driver",
     "interconnect",
     "serving",
     "sglang_serving",

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Literal
 
 from loadpath.core.facts.base import Fact, at
-from loadpath.core.facts.kernel import DkmsModule, DriverPart
+from loadpath.core.facts.kernel import DkmsModule, DriverPart, PackagesUpgraded
 from loadpath.core.text import Capture
 
 NUMBER = r"\d{3}\.\d{2,3}(?:\.\d{1,3})?"
@@ -36,16 +36,20 @@ def _pattern(name: str) -> re.Pattern[str]:
         rf"(?:\d+:)?(?P<version>{NUMBER})-",
         "dkms": rf"\bnvidia(?:-(?:open|srv|current))?/(?P<version>{NUMBER}), (?P<kernel>[^,\s]+)(?:, \w+)?: "
         r"(?P<state>[^\n]+)",
+        "upgrader": r"^Commandline: (?P<command>.+)|(?P<unattended>unattended-upgrade)s?\b",
         "dkms-added": rf"\bnvidia/(?P<version>{NUMBER}): (?P<state>added|built)",
     }[name])  # fmt: skip
 
 
 def read(capture: Capture) -> Iterator[Fact]:
     for line in capture.lines:
-        if line.prose or not any(char.isdigit() for char in line.text):
+        if line.prose:
             continue
         common = at(capture, line)
         text = line.text
+        if found := _pattern("upgrader").search(text):
+            by = "unattended-upgrades" if "unattended" in text else found["command"].strip()
+            yield PackagesUpgraded(**common, by=by)
         if found := _pattern("module").search(text):
             flavour: Literal["open", "proprietary"] = "open" if found["open"] else "proprietary"
             yield DriverPart(**common, side="module", version=found["version"], flavour=flavour)

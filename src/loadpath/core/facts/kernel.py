@@ -123,3 +123,26 @@ class DkmsModule(Fact, frozen=True, kw_only=True):
     version: str
     kernel: str | None
     state: str
+
+
+class GpuRefused(Fact, frozen=True, kw_only=True):
+    """The kernel module said why it does not drive a GPU that it saw. `device_id`: four hexadecimal digits.
+
+    `why`: `open-module` (the open flavour cannot), `proprietary-module` (the GPU needs the open flavour), `not-supported`
+    (this release does not know it), `legacy` (a branch for old GPUs does), `owned` (another driver has it).
+    `release` is the module's own version where named, `wanted` the legacy branch, `count` devices, `owner` the other driver.
+    """
+
+    why: Literal["open-module", "proprietary-module", "not-supported", "legacy", "owned"]
+    pci: str | None = None
+    device_id: str | None = None
+    release: str | None = None
+    wanted: str | None = None
+    count: int | None = None
+    owner: str | None = None
+
+
+class PackagesUpgraded(Fact, frozen=True, kw_only=True):
+    """Who changed packages, as apt's or dnf's history names the command (`unattended-upgrades`, `apt upgrade`)."""
+
+    by: str
