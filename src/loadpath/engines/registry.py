@@ -56,7 +56,8 @@ ENGINES: tuple[EngineEntry, ...] = (
         ("source=routes.go", "source=server.go", "source=sched.go", "source=gpu.go", "source=runner.go",
          "source=ggml.go", "source=types.go", "source=memory.go", "source=device.go", "source=images.go",
          "source=download.go", "source=llama_server.go", "source=backend.go", "source=amd_linux.go",
-         "source=cuda_common.go", "source=payload_common.go", "cuda_compat.go", "[gin]", "ollama_", "ollama serve", "ollama run", "/ollama/",
+         "source=cuda_common.go", "source=payload_common.go", "cuda_compat.go", "[gin]", "ollama_", "ollama serve", "ollama run",
+         "/ollama/",
          "ollama[", "llama runner process", "llama runner started", "llama-server process has", "inference compute",
          "llama-server gpu discovery", "model requires more system memory"),
         carries=("llama.cpp",),
@@ -77,7 +78,10 @@ ENGINES: tuple[EngineEntry, ...] = (
          "loading model weights took", "model loading took", "init engine (profile", "graph capturing finished in",
          "shared memory broadcast block", "bytecode transform time", "max seq len (", "for the cache blocks",
          "desired gpu memory utilization", "workerproc ", "worker proc ", "worker_tp", "capturing cuda graph shapes",
-         "capturing cuda graphs (", "native fp8 kernels unavailable", "non_torch_memory takes"),
+         "capturing cuda graphs (", "native fp8 kernels unavailable", "non_torch_memory takes",
+         "avg prompt throughput", "kv cache usage:", "apiserver pid=", "gpu_worker.py", "default_loader.py",
+         "total_num_cumulative_preemption", "using max model len", "resolved architecture:", "non-default args:",
+         "specdecoding metrics", "cache_config_info", "mamba page size"),
     ),
 )  # fmt: skip
 

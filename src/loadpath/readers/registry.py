@@ -42,6 +42,7 @@ class ReaderModule(Protocol):
 
 READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("symptoms", "symptoms", (), "anywhere"),
+    ReaderEntry("load-bars", "load_bars", ("shards",), "anywhere"),
     ReaderEntry("nccl", "nccl", ("NCCL", "bus bandwidth", "T/s", "tok/s", "tokens/s"), "anywhere"),
     ReaderEntry("kernel-log", "kernel_log", ("NVRM:", "nvidia-", "oom", "kernel", "PCIe", "segfault")),
     ReaderEntry("xid", "xid", ("Xid", "NVRM: GPU at"), "anywhere"),

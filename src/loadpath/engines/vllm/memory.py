@@ -10,7 +10,7 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Advice, Concurrency, GraphsCaptured, KvPool, MemoryBreakdown, Progress
 from loadpath.core.units import gib
 from loadpath.engines.vllm.pattern import Pattern, Seen
-from loadpath.engines.vllm.startup import clock
+from loadpath.readers.load_bars import clock
 
 # From this release the printed token figure is concurrency × context, no longer blocks × block size.
 DERIVED_TOKENS = (0, 20, 1)
@@ -212,7 +212,7 @@ PATTERNS = (
     Pattern("Capturing the model for CUDA graphs", r"Capturing the model for CUDA graphs", _capture_begins),
     Pattern(
         "Capturing ",
-        r"(Capturing [^:|]*(?:CUDA graph|cudagraph)[^:|]*):\s*(\d+)%[^|]*\|[^|]*\|\s*(\d+)/(\d+)"
+        r"(Capturing [^:|]*(?:CUDA graph|cudagraph)[^:|]*):\s*(\d+)%.*?(?<!\d)(\d+)/(\d+)"
         r"(?: \[([\d:]+)<([\d:?]+))?",
         _capture_bar,
     ),

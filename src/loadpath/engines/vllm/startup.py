@@ -21,26 +21,12 @@ from loadpath.core.facts.engine import (
 from loadpath.core.vocabulary import Step
 from loadpath.engines.vllm.pattern import Pattern, Seen
 from loadpath.engines.vllm.settings import settings
+from loadpath.readers.load_bars import SHARDS, clock
 
 # The first line of a start: the server's version line (to 0.14), the banner's version line (from 0.16).
 VERSION = r"vLLM API server version v?(\S+)"
 BANNER = r"(?:^|[█▀▄])[^A-Za-z]*version v?(\d+\.\d+\S*)\s*$"
 RANK_PARTS = {"DP": "dp_rank", "PP": "pp_rank", "TP": "tp_rank", "EP": "ep_rank"}
-SHARDS = (
-    r"(Loading \S+ checkpoint shards|Multi-thread loading shards|Prefetching checkpoint files"
-    r"|Loading [^:|]{0,40}shards)"
-)
-BAR = r":\s*(\d+)%[^|]*(?:\|[^|]*)?\|?\s*\(?(\d+)/(\d+)\)?(?:\s*\[([\d:]+)<([\d:?]+))?"
-
-
-def clock(text: str | None) -> float | None:
-    """Seconds of a progress bar's `01:02` or `1:02:03`; None for `?`."""
-    if not text or not re.fullmatch(r"[\d:]+", text):
-        return None
-    seconds = 0
-    for part in text.split(":"):
-        seconds = seconds * 60 + int(part or 0)
-    return float(seconds)
 
 
 def _version(seen: Seen) -> Iterator[Fact]:
@@ -166,8 +152,8 @@ PATTERNS = (
     Pattern("is assigned as", r"rank (\d+) in world size (\d+) is assigned as .*", _assigned),
     Pattern("Starting to load model", r"Starting to load model (?P<name>\S+?)(?:\.\.\.|\s|$)", _weights_begin),
     Pattern("Loading model from scratch", r"Loading model from scratch", _weights_begin),
-    Pattern("shards", SHARDS + BAR, _shards),
-    Pattern("Prefetching checkpoint files", SHARDS + BAR, _shards),
+    Pattern("shards", SHARDS, _shards),
+    Pattern("Prefetching checkpoint files", SHARDS, _shards),
     Pattern("Time spent downloading weights", r"downloading weights for .+: ([\d.]+) seconds", _download),
     Pattern("Loading weights took", r"Loading weights took ([\d.]+) seconds", _weights_read),
     Pattern("odel weights took", r"oading model weights took ([\d.]+) Gi?B", _v0_weights),
