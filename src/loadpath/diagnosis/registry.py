@@ -25,6 +25,11 @@ MODULES: tuple[str, ...] = (
     "startup",
     "died",
     "kernels",
+    "runtime_driver",
+    "arch",
+    "library_set",
+    "framework_engine",
+    "model_config",
     "unknown_error",
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
-from loadpath.core.facts.engine import EngineStarted, ServerReady, ServingStats, StepMark
+from loadpath.core.facts.engine import EngineStarted, ServerReady, ServingStats, StepMark, Stopped
 from loadpath.core.facts.errors import OutOfMemory, PythonException, Symptom
 from loadpath.core.facts.placement import FreeMemory
 from loadpath.core.report import Check, Finding
@@ -14,7 +14,7 @@ from loadpath.core.vocabulary import STEPS
 from loadpath.diagnosis.rule import Rule, finding, row_checks
 from loadpath.knowledge.tables import findings
 
-SLOTS, SILENT = "sglang-request-slots-exhausted", "sglang-silent-end"
+SLOTS, SILENT, ENDED = "sglang-request-slots-exhausted", "sglang-silent-end", "sglang-scheduler-exception"
 
 
 def slots(case: Case) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def silent_end(case: Case) -> Iterator[Finding]:
     last = max(marks, key=lambda m: (m.span.first_line, STEPS.index(m.step)))
     if last.event not in ("began", "progress"):
         return
-    what = f"{last.what} {last.step}".strip() if last.step == "graph-capture" else last.step
+    what = f"{last.what} graph capture".strip() if last.step == "graph-capture" else last.step
     cause = [
         f"The last step that began is {what}; no error is printed, and the next thing is Python's note of a process that "
         "went away without cleaning up: it was killed from outside."
@@ -75,11 +75,25 @@ def silent_end(case: Case) -> Iterator[Finding]:
     checks = [*row_checks(findings()[SILENT], {}), other]
     yield finding(
         SILENT, [last, *free[-1:], note], case=case, step=last.step, cause=" ".join(cause), next_checks=checks,
-        title=f"The process ended in {what} without any error: most likely killed for host memory",
+        title=f"The process was killed from outside during {what}; no error is printed",
     )  # fmt: skip
 
 
+def ended(case: Case) -> Iterator[Finding]:
+    """A scheduler failed and SGLang ended itself. The same words after a SIGTERM are only the end of an orderly stop."""
+    stops = [s for s in case.all(Stopped) if s.how == "signal"]
+    shown = [
+        s for s in case.all(Symptom)
+        if s.finding == ENDED and not any(
+            stop.span.source == s.span.source and stop.span.first_line <= s.span.first_line for stop in stops
+        )
+    ]  # fmt: skip
+    if shown:
+        yield finding(ENDED, shown, case=case)
+
+
 RULES = (
+    Rule(ended, (Symptom,), (ENDED,), uses=(Stopped,)),
     Rule(slots, (Symptom,), (SLOTS,), uses=(ServingStats,)),
     Rule(silent_end, (Symptom, StepMark), (SILENT,), uses=(FreeMemory,)),
 )

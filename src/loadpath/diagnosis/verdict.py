@@ -103,12 +103,12 @@ def _serves(case: Case) -> str:
         who += f" {started.version}"
     served = f" with {model.name}" if model is not None and model.name else ""
     parts = []
-    if (weights := case.last(WeightsLoaded)) is not None and weights.bytes:
+    if (weights := next((w for w in reversed(case.all(WeightsLoaded)) if not w.what), None)) is not None and weights.bytes:
         parts.append(f"weights {show_bytes(weights.bytes)} per GPU")
-    if (pool := case.last(KvPool)) is not None and pool.tokens:
+    if (pool := next((p for p in reversed(case.all(KvPool)) if not p.what), None)) is not None and pool.tokens:
         parts.append(f"KV cache {show_count(pool.tokens)} tokens")
     if (room := case.last(Concurrency)) is not None:
-        parts.append(f"room for {room.ratio:g} requests of {show_count(room.context_tokens)} tokens")
+        parts.append(f"room for {room.ratio:.4g} requests of {show_count(room.context_tokens)} tokens")
     figures = f": {', '.join(parts)}" if parts else ""
     end = "started, served and was stopped in an orderly way" if case.has(Stopped) else "is ready"
     return f"{who}{served} {end}{figures}. No fault found."

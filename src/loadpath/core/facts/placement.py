@@ -77,6 +77,8 @@ class OffloadPlan(Fact, frozen=True, kw_only=True):
     free_bytes: int | None = None
     kv_bytes: int | None = None
     target_bytes: int | None = None
+    gave_up: str | None = None
+    """Why llama.cpp's fit step changed nothing (the load goes on with the settings as they are)."""
 
 
 class DeviceFound(Fact, frozen=True, kw_only=True):

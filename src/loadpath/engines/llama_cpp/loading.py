@@ -74,6 +74,10 @@ def _target(seen: Seen) -> Iterator[Fact]:
     yield OffloadPlan(**seen.fields, target_bytes=mib(float(seen.match["target"])))
 
 
+def _gave_up(seen: Seen) -> Iterator[Fact]:
+    yield OffloadPlan(**seen.fields, gave_up=seen.match["reason"])
+
+
 def _file(seen: Seen) -> Iterator[Fact]:
     yield StepMark(**seen.fields, step="process-start", event="ended")
     yield StepMark(**seen.fields, step="weight-load", event="began")
@@ -166,7 +170,7 @@ _MIB = r"(?P<size>[\d.]+) MiB"
 _OLDER = "llama_new_context_with_model|llama_init_from_model"
 _NAMES = "|".join(sorted(_CONTEXT, key=len, reverse=True))
 LOADING: tuple[Row, ...] = (
-    Row("build", r"(?:^build: |common_params_print_info: build |^build_info: b)(?P<build>\d+)", _started),
+    Row("build", r"(?:^build: |common_params_print_info: build |\bbuild_info: b)(?P<build>\d+)", _started),
     Row("llama_server: initializing", r"llama_server: initializing", _started),
     Row("Device ", r"^\s*Device (?P<index>\d+): (?P<name>.+?), (?:compute capability (?P<capability>\d+\.\d+)|gfx\w+)"
         r"(?:.*?VRAM: (?P<total>\d+) MiB)?", _device),
@@ -175,6 +179,7 @@ LOADING: tuple[Row, ...] = (
     Row("of device memory vs",
         r"projected to use (?P<planned>\d+) MiB of device memory vs\. (?P<free>\d+) MiB", _projected),
     Row("free memory target of", r"cannot meet free memory targets? of (?P<target>\d+) MiB", _target),
+    Row("failed to fit params", r"failed to fit params to free device memory: (?P<reason>.+?)(?:, abort)?$", _gave_up),
     Row("loading model '", r"load_model: loading model '(?P<path>[^']+)'", _file),
     Row("llama_model_loader: loaded meta", r"tensors from (?P<path>\S+)", _file),
     Row("general.architecture", r"general\.architecture str\s*= (?P<name>\S+)", _architecture),

@@ -25,9 +25,12 @@ def settled(facts: Sequence[Fact]) -> list[Fact]:
 
 def _once_ready(facts: Sequence[Fact]) -> Iterator[Fact]:
     """`cleaning up before exit` also follows a failed load, and `all slots are idle` each burst of requests."""
-    ready = stopped = serving = False
+    ready = stopped = serving = context = False
     for fact in facts:
         step = fact.step if isinstance(fact, StepMark) else ""
+        if step == "context-creation" and context:
+            continue
+        context = context or step == "context-creation"
         repeated = ready and (isinstance(fact, ServerReady) or step in ("http-server", "warm-up"))
         if repeated or (step == "serving" and serving):
             continue

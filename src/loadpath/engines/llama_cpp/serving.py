@@ -45,7 +45,7 @@ def _cleaning(seen: Seen) -> Iterator[Fact]:
 SERVING: tuple[Row, ...] = (
     Row("warming up the model", r"warming up the model with an empty run", _warm_up),
     Row("HTTP server is listening", r"HTTP server is listening, hostname: (?P<host>\S+), port: (?P<port>\d+)", _http),
-    Row("listening on", r"(?:server is|llama_server:) listening on (?P<address>\S+)", _ready),
+    Row("listening on", r"(?:server is|llama_server:|srv +init:) listening on (?P<address>\S+)", _ready),
     Row("all slots are idle", r"all slots are idle", _ready),
     Row("eval time", r"(?P<prompt>prompt )?eval time =.*?\bper token,\s*(?P<rate>[\d.]+) tokens per second", _timing),
     Row("cleaning up before exit", r"cleaning up before exit", _cleaning),
