@@ -21,7 +21,6 @@ MODULES: tuple[str, ...] = (
     "free_memory",
     "out_of_memory",
     "figures",
-    "parallel_shape",
     "startup",
     "died",
     "kernels",
@@ -30,6 +29,14 @@ MODULES: tuple[str, ...] = (
     "library_set",
     "framework_engine",
     "model_config",
+    "container_injection",
+    "cdi",
+    "shared_memory",
+    "host_limits",
+    "oom_killer",
+    "exits",
+    "host_offload",
+    "probes",
     "unknown_error",
 )
 
