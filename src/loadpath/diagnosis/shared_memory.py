@@ -1,0 +1,160 @@
+"""/dev/shm: too small, full of leftovers, or about to be.
+
+Error 28 (No space left on device) on a shared-memory segment is proof; a DataLoader's bus error is a strong hint; a
+file system of 64 MB at /dev/shm is what Docker gives by default and too little for any multi-GPU start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loadpath.core.case import Case
+from loadpath.core.facts.engine import Setting
+from loadpath.core.facts.errors import Symptom
+from loadpath.core.facts.host import FilesystemUse
+from loadpath.core.report import Check, Finding, Remedy
+from loadpath.core.units import MIB, show_bytes, show_count
+from loadpath.core.vocabulary import FindingStep
+from loadpath.diagnosis.ladder import step_at
+from loadpath.diagnosis.rule import Rule, finding
+
+DEFAULT_BYTES = 64 * MIB
+FULL = "dev-shm-full"
+_CHECK = Check("How large is /dev/shm, and what lies in it?", "df -h /dev/shm; ls -lS /dev/shm | head")
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """Something failed on shared memory."""
+    if symptoms := _full_symptoms(case):
+        yield _full(case, symptoms, shm_mount(case))
+
+
+def judge_size(case: Case) -> Iterator[Finding]:
+    """Nothing failed on it yet, but /dev/shm has the size that it has by accident."""
+    mounted = shm_mount(case)
+    if mounted is not None and mounted.size_bytes <= DEFAULT_BYTES and not _full_symptoms(case):
+        yield _small(case, mounted)
+
+
+def _full_symptoms(case: Case) -> list[Symptom]:
+    return [s for s in case.all(Symptom) if s.finding == FULL]
+
+
+def shm_mount(case: Case) -> FilesystemUse | None:
+    return next((f for f in reversed(case.all(FilesystemUse)) if f.mount == "/dev/shm"), None)
+
+
+def _full(case: Case, symptoms: Sequence[Symptom], mounted: FilesystemUse | None) -> Finding:
+    size = max((int(s.groups["size"]) for s in symptoms if s.groups.get("size")), default=None)
+    no_space = any("space" in s.text.lower() for s in symptoms) or size is not None
+    facts = [*symptoms, *([mounted] if mounted else [])]
+    figures = {"segment_bytes": size} if size else {}
+    if mounted is not None:
+        figures |= {"shm_bytes": mounted.size_bytes, "shm_free_bytes": mounted.free_bytes}
+    return finding(
+        FULL, facts, case=case, cause=" ".join(_why(case, symptoms, size, mounted)),
+        certainty="established" if no_space else "likely", step=_step(case, symptoms),
+        remedies=_remedies(case, symptoms, mounted), next_checks=(_CHECK,), figures=figures,
+    )  # fmt: skip
+
+
+def _why(case: Case, symptoms: Sequence[Symptom], size: int | None, mounted: FilesystemUse | None) -> Iterator[str]:
+    if size is not None:
+        yield (
+            f"A shared-memory segment of {show_bytes(size)} ({show_count(size)} bytes) did not fit: No space left on "
+            "device (28) means /dev/shm, which is memory, and no file system on storage."
+        )
+    elif _said(symptoms, "dataloader", "bus error"):
+        yield (
+            "The DataLoader's workers pass batches to the trainer through /dev/shm; a worker that writes when it is "
+            "full dies of a bus error."
+        )
+    else:
+        yield (
+            "A shared-memory object could not be made: No space left on device means /dev/shm, which is memory, and "
+            "no file system on storage."
+        )
+    yield _how_large(case, mounted)
+    if mounted is None or mounted.size_bytes > DEFAULT_BYTES:
+        yield "Segments that earlier, crashed runs left behind stay until the container or pod is recreated and count too."
+
+
+def _how_large(case: Case, mounted: FilesystemUse | None) -> str:
+    """What is known of its size: measured, given on the command line, or the default."""
+    if mounted is not None:
+        used = f"{show_bytes(mounted.size_bytes)}, {show_bytes(mounted.used_bytes)} of it in use"
+        default = " (Docker's default)" if mounted.size_bytes == DEFAULT_BYTES else ""
+        return f"/dev/shm has {used}{default}."
+    asked = case.setting("docker:shm-size", "k8s:shm-size")
+    if asked is not None:
+        return f"/dev/shm was given {asked} and is used up."
+    if case.setting("docker:ipc") == "host":
+        return (
+            "With --ipc=host it is the host's own /dev/shm, half of its RAM by default, shared by all processes there."
+        )
+    if case.setting("docker:run") is not None:
+        return "The command line has neither --ipc=host nor --shm-size, so the container has the default of 64 MB."
+    return "Containers get 64 MB unless told otherwise, too small for NCCL, for weight loading by several workers or a DataLoader."
+
+
+def _remedies(case: Case, symptoms: Sequence[Symptom], mounted: FilesystemUse | None) -> list[Remedy]:
+    grow = [
+        Remedy(
+            "Give the container the host's shared memory, or a larger one of its own.",
+            "docker run --ipc=host …  # or --shm-size=16g; compose: shm_size: 16gb",
+            "The segments fit; nothing else changes. Only memory that is used counts.",
+        ),
+        Remedy(
+            "Kubernetes: mount a memory-backed emptyDir at /dev/shm (it counts towards the pod's memory limit).",
+            "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]; volumeMounts: [{name: shm, mountPath: /dev/shm}]",
+        ),
+    ]  # fmt: skip
+    if _in_kubernetes(case):
+        grow.reverse()
+    clear = Remedy(
+        "Remove what dead runs left, while no process of this container uses it; recreating the container or pod does it too.",
+        "rm -f /dev/shm/nccl-* /dev/shm/psm_* /dev/shm/torch_*",
+    )  # fmt: skip
+    roomy = (mounted is not None and mounted.size_bytes > DEFAULT_BYTES) or case.setting("docker:ipc") == "host"
+    made = [clear, *grow] if roomy else [*grow, clear]
+    if _said(symptoms, "nccl"):
+        made.append(Remedy("As a slow detour: keep NCCL out of shared memory.", "NCCL_SHM_DISABLE=1"))
+    if _said(symptoms, "dataloader"):
+        made.append(Remedy("As a test: load in the main process, without workers.", "DataLoader(…, num_workers=0)"))
+    return made
+
+
+def _small(case: Case, mounted: FilesystemUse) -> Finding:
+    cause = (
+        f"/dev/shm has {show_bytes(mounted.size_bytes)}, {show_bytes(mounted.used_bytes)} of it in use: what a container "
+        "gets without --shm-size or --ipc=host. One process on one GPU can do with it; as soon as several GPUs are used, "
+        "NCCL and the workers of tensor parallelism put segments of many MiB there and the start fails. No error is shown "
+        "here, so this is a suspicion."
+    )  # fmt: skip
+    return finding(
+        "dev-shm-small", [mounted], case=case, cause=cause, remedies=_remedies(case, (), mounted)[:2],
+        next_checks=(
+            Check("Does the start fail on shared memory? Its log says so.", "docker logs CONTAINER 2>&1 | grep -iE 'shm|shared memory|No space|Bus error'"),
+        ), figures={"shm_bytes": mounted.size_bytes, "shm_free_bytes": mounted.free_bytes},
+    )  # fmt: skip
+
+
+def _step(case: Case, symptoms: Sequence[Symptom]) -> FindingStep:
+    seen = step_at(case, symptoms[0])
+    if seen == "unseen" and _said(symptoms, "nccl"):
+        return "context-creation"
+    return seen
+
+
+def _said(symptoms: Sequence[Symptom], *words: str) -> bool:
+    return any(word in s.text.lower() for s in symptoms for word in words)
+
+
+def _in_kubernetes(case: Case) -> bool:
+    return any(s.name.startswith("k8s:") for s in case.all(Setting))
+
+
+RULES = (
+    Rule(judge, (Symptom,), (FULL,), uses=(FilesystemUse, Setting)),
+    Rule(judge_size, (FilesystemUse,), ("dev-shm-small",)),
+)
