@@ -95,6 +95,7 @@ def score(label: dict[str, Any], report: Report) -> dict[str, Any]:
     healthy = label["state_ok"][0] in ("healthy", "starting") and not label.get("root_cause")
     step = label.get("failed_step")
     failed = [s.step for s in report.steps if s.state in ("failed", "stalled")]
+    ended_in = [*failed, *(s.step for s in report.steps if s.state == "running" and s.step != "shutdown")]
     steps = {s.step for s in report.steps if s.state != "unseen"}
     said = spoken(report)
     return {
@@ -102,7 +103,7 @@ def score(label: dict[str, Any], report: Report) -> dict[str, Any]:
         "state": report.verdict.state in label["state_ok"],
         "boundary": boundary in label["boundary_ok"],
         "clean": not (healthy and errors),
-        "step": (step is None and not (healthy and failed)) or bool(root and root.step == step) or step in failed,
+        "step": (step is None and not (healthy and failed)) or bool(root and root.step == step) or step in ended_in,
         "reached": sorted(set(label.get("steps_reached", ())) - steps),
         "missing": missing(label, report),
         "figures": sum(len(v) if isinstance(v, list) else 1 for v in label.get("figures", {}).values()),

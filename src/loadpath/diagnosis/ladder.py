@@ -64,8 +64,10 @@ def _state(case: Case, step: Step, own: list[StepMark], marks: list[StepMark]) -
         return "failed"
     if "skipped" in events and not events & {"ended"}:
         return "skipped"
-    # A later step that was entered proves that this one came to its end, whether or not it said so.
-    later = any(STEPS.index(m.step) > STEPS.index(step) and m.event != "skipped" for m in marks)
+    # A later step that was entered proves that this one came to its end, whether or not it said so; a stop does not.
+    later = any(
+        STEPS.index(m.step) > STEPS.index(step) and m.event != "skipped" and m.step != "shutdown" for m in marks
+    )
     if "ended" in events or later:
         return "done"
     return "stalled" if _waits_since(case, own[-1]) >= WAITS_OF_A_STALL else "running"

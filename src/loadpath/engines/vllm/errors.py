@@ -35,9 +35,11 @@ def _died(seen: Seen, step: Step) -> Iterator[Fact]:
 
 def _failed(seen: Seen) -> Iterator[Fact]:
     """A parent or a process says that the start (or the engine) is over; the cause is told elsewhere."""
+    if seen.run.stopping:
+        return
     if not seen.run.dead:
         seen.run.dead = True
-        yield seen.mark("serving" if seen.run.ready else seen.run.step, "failed")
+        yield seen.mark(seen.run.present, "failed")
     groups = seen.match.groupdict()
     if groups.get("code"):
         code = int(groups["code"])

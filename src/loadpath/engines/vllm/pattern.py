@@ -31,6 +31,8 @@ class Run:
         self.eager = False
         self.dead = False
         """A fatal error was printed: what follows is not an orderly stop."""
+        self.stopping = False
+        """It was told to stop: errors from here on are part of the end."""
         self.ready = False
         self.step: Step = "process-start"
         self.graphs: dict[str, int] = {}
@@ -43,6 +45,14 @@ class Run:
             return False
         self.seen.add(key)
         return True
+
+    @property
+    def present(self) -> Step:
+        """The step in which the run is: the furthest that was seen, or the one after it where it has ended."""
+        if self.ready:
+            return "serving"
+        ended = ("ended", self.step) in self.seen
+        return STEPS[STEPS.index(self.step) + 1] if ended and self.step != "shutdown" else self.step
 
     def reach(self, step: Step) -> None:
         if STEPS.index(step) > STEPS.index(self.step):

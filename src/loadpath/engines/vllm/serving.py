@@ -62,8 +62,7 @@ def _stats(seen: Seen) -> Iterator[Fact]:
         preemptions=int(preemptions[1]) if preemptions else None,
     )  # fmt: skip
     yield fact
-    if fact.prompt_tps or fact.generation_tps or fact.running:
-        yield from _serving(seen)
+    yield from _serving(seen)
 
 
 def _preempted(seen: Seen) -> Iterator[Fact]:

@@ -15,6 +15,7 @@ def _stop(how: Any, signal: str | None = None, who: str | None = None) -> Callab
         named = seen.match.groupdict().get("signal") or signal
         if seen.run.dead or not seen.run.once("stopped", how, named):
             return
+        seen.run.stopping = True
         yield Stopped(**seen.common, how=how, signal=named, who=who)
         yield seen.mark("shutdown", "began", what=how)
 
@@ -29,7 +30,7 @@ def _shutting_down(seen: Seen) -> Iterator[Fact]:
 
 def _tracker(seen: Seen) -> Iterator[Fact]:
     """Python's resource tracker outlives its parent: where nothing else tells of an end, this one does."""
-    if not seen.run.dead and not seen.run.ready and not any(key[0] == "stopped" for key in seen.run.seen):
+    if not seen.run.dead and not seen.run.ready and not seen.run.stopping:
         yield Stopped(**seen.common, how="exit", who="resource tracker")
 
 
