@@ -220,6 +220,10 @@ def judge_lost(case: Case) -> Iterator[Finding]:
     new = [f for f in lost if f.pci not in known]
     if not lost or (known and not [f for f in new if f.pci]):
         return
+    if all(f.words.lower() == "not found" for f in new):
+        names = " and ".join(f.pci for f in new if f.pci) or "(not named)"
+        yield finding("gpu-handle-not-found", new, case=case, values={"gpus": names})
+        return
     kernel = [f for f in new if f.said_by == "kernel" or "lost" in f.words]
     gpus = list(dict.fromkeys(f.pci for f in new if f.pci))
     values = {
@@ -325,7 +329,7 @@ _MADE = (
 )  # fmt: skip
 RULES = (
     Rule(judge_xids, (XidEvent,), _MADE, (AerError, SlotLinkDown)),
-    Rule(judge_lost, (GpuLost,), ("gpu-off-bus",), (XidEvent, AerError, SlotLinkDown)),
+    Rule(judge_lost, (GpuLost,), ("gpu-off-bus", "gpu-handle-not-found"), (XidEvent, AerError, SlotLinkDown)),
     Rule(judge_init, (AdapterInitFailed,), ("gpu-init-failed",), (XidEvent,)),
     Rule(judge_switch, (SxidEvent,), ("nvswitch-fatal", "nvswitch-nonfatal")),
     Rule(

@@ -10,6 +10,7 @@ from loadpath.diagnosis.rule import Rule
 MODULES: tuple[str, ...] = (
     "symptoms",
     "device_fault",
+    "health_tools",
     "kernel_driver",
     "interconnect",
     "serving",
@@ -18,6 +19,7 @@ MODULES: tuple[str, ...] = (
     "ggml_memory",
     "offload",
     "kv_cache",
+    "kv_room",
     "free_memory",
     "out_of_memory",
     "figures",
@@ -38,6 +40,14 @@ MODULES: tuple[str, ...] = (
     "host_offload",
     "probes",
     "unknown_error",
+    "driver_install",
+    "gpu_state",
+    "gpu_faults",
+    "gpu_clocks",
+    "gpu_memory_owners",
+    "gpu_settings",
+    "gpu_activity",
+    "gpu_links",
 )
 
 

@@ -18,6 +18,9 @@ from loadpath.knowledge.xid import link_rule, xids
 QUIET_SECONDS = 900
 """A pause after which the next Xid is another incident: follow-ups come within seconds, a GSP's time-outs within minutes."""
 
+CONTAINED, UNCONTAINED = 94, 95
+_TOLD_BY_94 = (48, 94, 171, 172)  # the same memory error, before it is known whom it hits
+
 APPLICATION = "gpu-application-fault"
 HANG = "gpu-hang"
 NVLINK = "nvlink-fault"
@@ -107,6 +110,8 @@ def incidents(events: Iterable[XidEvent]) -> list[Incident]:
     merged: dict[str, Incident] = {}
     for group in groups:
         made = _incident(group)
+        if made.finding == HANG and made.lead.pci in (merged[APPLICATION].gpus if APPLICATION in merged else ()):
+            made = Incident(APPLICATION, made.lead, made.events)  # the same program's fault, seen only as its time-out
         before = merged.get(made.finding)
         merged[made.finding] = made if before is None else Incident(
             made.finding, before.lead, before.events + made.events
@@ -121,6 +126,9 @@ def _together(earlier: Origin, later: Origin) -> bool:
 
 def _incident(group: Sequence[XidEvent]) -> Incident:
     lead = min(group, key=lambda event: (weight(event), group.index(event)))
+    contained = next((e for e in group if e.code == CONTAINED and e.pid), None)
+    if contained and lead.code in _TOLD_BY_94 and not any(e.code == UNCONTAINED for e in group):
+        lead = contained
     return Incident(finding_of(lead), lead, tuple(group))
 
 

@@ -75,6 +75,10 @@ READERS: tuple[ReaderEntry, ...] = (
         "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
     ), "anywhere"),
     ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "libcuda.so."), "anywhere"),
+    ReaderEntry("fabric-manager", "fabric_manager", ("detected NVSwitch",), "anywhere"),
+    ReaderEntry("dcgm", "dcgm_diag", ("ran diagnostic", "| Diagnostic", "| Pass", "| Fail", "Health Monitor Report", "GPUs found", "GPU found")),
+    ReaderEntry("prometheus-metrics", "prometheus_text", ("# HELP", "# TYPE", "vllm:", "sglang:", "DCGM_FI_", "llamacpp:")),
+    ReaderEntry("alerts", "alerts", ("{", "[")),
     ReaderEntry("module-refusals", "module_refusals", (
         "NVIDIA GPU", "probe routine", "already bound to", "legacy", "driver in use", "nouveau",
     ), "anywhere"),
@@ -85,7 +89,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ), "anywhere"),
     ReaderEntry("kv-errors", "kv_errors", (
         "max seq len (", "kv pool holds", "no available memory for", "cannot auto-fit", "not enough memory", "leave no gpu memory",
-        "state cache", "memory pool size is", "maxtokensinpaged", "no enough gpu memory", "free memory on device",
+        "state cache", "memory pool size is", "maxtokensinpaged", "insufficient gpu memory", "no enough gpu memory", "free memory on device",
         "error in memory prof", "warming up", "is too short to hold", "encoder cache will", "memory capacity is unb", "sleep mode freed",
     ), "anywhere"),
     ReaderEntry("model-names", "model_names", ("pipeline(", "from_pretrained(", "llm(", "engine(", "--model-", "--model_"), "anywhere"),
