@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,11 +71,13 @@ def lines(size: int, seed: int = 7) -> Iterator[str]:
 
 def write(path: Path, size: int) -> None:
     """Write such a log of `size` bytes: a stretch of 64 MiB is made, then repeated, so that making it takes no time."""
-    stretch = min(size, 64 << 20)
-    text = "\n".join(lines(stretch)) + "\n"
-    data = text.encode()
-    first = len("\n".join(START)) + 1
+    data = ("\n".join(lines(min(size, 64 << 20))) + "\n").encode()
+    again = data[len("\n".join(START)) + 1 :]
     with path.open("wb") as file:
         file.write(data)
         while file.tell() < size:
-            file.write(data[first:])
+            file.write(again[: size - file.tell()])
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]), int(sys.argv[2]))
