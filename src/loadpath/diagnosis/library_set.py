@@ -1,0 +1,256 @@
+"""Do the libraries and packages of one environment belong together?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from loadpath.core.case import Case
+from loadpath.core.facts.base import Fact
+from loadpath.core.facts.errors import PythonException, Symptom
+from loadpath.core.facts.stack import ComponentVersion
+from loadpath.core.report import Finding
+from loadpath.diagnosis.rule import Rule, finding
+from loadpath.diagnosis.stack import Stack, groups, installed, shown, stack_of
+from loadpath.knowledge import cuda
+
+_WHAT = {
+    "libcudart": "runtime library", "libnvrtc": "run-time compiler", "libcublas": "linear algebra library",
+    "libcudnn": "deep-learning primitives", "libnccl": "communication library", "libnvJitLink": "JIT linker",
+    "libnvinfer": "TensorRT runtime",
+}  # fmt: skip
+# The pip name of a package where it differs from the name of its module.
+_PIP = {
+    "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "flash_attn": "flash-attn",
+    "sgl_kernel": "sgl-kernel", "google": "protobuf", "pynvml": "nvidia-ml-py", "deep_gemm": "deep-gemm", "flashinfer":
+    "flashinfer-python", "tensorrt_llm": "tensorrt-llm", "qwen_vl_utils": "qwen-vl-utils", "pkg_resources": "setuptools<81",
+}  # fmt: skip
+# Headers that are not nvcc's own: (start of the name, what they belong to, how to install it, pip's folder).
+_HEADERS = (
+    ("Python", "CPython's development files", "apt-get install python3-dev", ""),
+    ("curand", "cuRAND's development files", "apt-get install libcurand-dev-12-8", "curand"),
+    ("cublas", "cuBLAS's development files", "apt-get install libcublas-dev-12-8", "cublas"),
+    ("cusparse", "cuSPARSE's development files", "apt-get install libcusparse-dev-12-8", "cusparse"),
+    ("cusolver", "cuSOLVER's development files", "apt-get install libcusolver-dev-12-8", "cusolver"),
+    ("cufft", "cuFFT's development files", "apt-get install libcufft-dev-12-8", "cufft"),
+    ("cudnn", "cuDNN's development files", "apt-get install libcudnn9-dev-cuda-12", "cudnn"),
+    ("nccl", "NCCL's development files", "apt-get install libnccl-dev", "nccl"),
+    ("nvrtc", "NVRTC's development files", "apt-get install cuda-nvrtc-dev-12-8", "cuda_nvrtc"),
+    ("nvtx", "NVTX's headers", "apt-get install cuda-nvtx-12-8", "nvtx"),
+    ("thrust", "CCCL (Thrust, CUB)", "apt-get install cuda-cccl-12-8", "cuda_cccl"),
+    ("cub", "CCCL (Thrust, CUB)", "apt-get install cuda-cccl-12-8", "cuda_cccl"),
+    ("nv/", "CCCL (libcu++)", "apt-get install cuda-cccl-12-8", "cuda_cccl"),
+    ("cuda/std", "CCCL (libcu++)", "apt-get install cuda-cccl-12-8", "cuda_cccl"),
+    ("infiniband", "the RDMA headers", "apt-get install libibverbs-dev", ""),
+    ("numa", "libnuma's headers", "apt-get install libnuma-dev", ""),
+    ("cuda", "the CUDA runtime's headers", "apt-get install cuda-cudart-dev-12-8", "cuda_runtime"),
+    ("crt/", "the CUDA compiler's headers", "apt-get install cuda-nvcc-12-8", "cuda_nvcc"),
+    ("", "a development package", "apt-file search {header}", "cuda_runtime"),
+)
+
+
+def missing_library(case: Case) -> Iterator[Finding]:
+    """A CUDA library that the loader did not find: its major against that of the environment."""
+    symptoms = [s for s in shown(case, "cuda-library-missing") if "loader" not in s.groups]
+    if not symptoms:
+        return
+    stack, values = stack_of(case), groups(symptoms)
+    lib = values["lib"]
+    row = cuda.library(lib)
+    major = _major(lib, stack)
+    values["major"] = major or "another version"
+    values["what"] = next((w for stem, w in _WHAT.items() if lib.startswith(stem)), "library")
+    if row is not None:
+        package = cuda.package_for(row, major) if major else row.package
+        folder = "cu13" if major == "13" else row.folder
+        values |= {"package": package, "folder": folder, "system_package": row.system_package}
+    values |= _mismatch(major, stack) | _fitting(major, stack, _asking(case, symptoms))
+    if shown(case, "no-kernel-for-gpu") or any("loader" in s.groups for s in shown(case, "cuda-library-missing")):
+        values["distraction"] = "The lines about compute capability and file patterns are a distraction."
+    versions = [f for f in case.all(ComponentVersion) if f.name in ("torch", "cuda-toolkit", "cuda-libraries")]
+    evidence: list[Fact] = [*symptoms, *versions[:3]]
+    yield finding("cuda-library-missing", evidence, case=case, values=stack.values() | values)
+
+
+def _major(lib: str, stack: Stack) -> str:
+    """The CUDA major that a file name asks for; cuDNN and others number themselves, so torch's then."""
+    number = lib.rpartition(".so.")[2].partition(".")[0]
+    if number in ("10", "11", "12", "13") and not lib.startswith(
+        ("libcudnn", "libnccl", "libcusparseLt", "libnvinfer")
+    ):
+        # cuFFT and cuRAND and cuSOLVER count on their own: 10 and 11 are CUDA 11 and 12.
+        if lib.startswith(("libcufft", "libcusolver", "libcurand")):
+            return stack.torch_cuda.partition(".")[0]
+        return number
+    return stack.torch_cuda.partition(".")[0]
+
+
+def _mismatch(major: str, stack: Stack) -> dict[str, str]:
+    here = stack.torch_cuda.partition(".")[0] or stack.libraries_major
+    if major and here and here != major:
+        told = (
+            f"torch here is built with CUDA {stack.torch_cuda}"
+            if stack.torch_cuda
+            else f"CUDA {here} libraries lie here"
+        )
+        return {"mismatch": f"{told}, the package that asks is built for CUDA {major}: the two do not match."}
+    if major and stack.toolkit and stack.toolkit.partition(".")[0] != major:
+        own = f" and torch brings CUDA {stack.torch_cuda} of its own" if here == major else ""
+        return {"mismatch": f"The system's toolkit is CUDA {stack.toolkit}{own}: its folders have no .so.{major}, and "
+                "pip's library folder is not on the loader's path."}  # fmt: skip
+    if major:
+        return {"mismatch": f"Usual: the environment's torch is of another CUDA major (13 beside a CUDA {major} wheel), or "
+                "pip's library folder is not on the loader's path."}  # fmt: skip
+    return {}
+
+
+def _fitting(major: str, stack: Stack, asking: str) -> dict[str, str]:
+    """The first remedy: make the majors equal, or (where they are) show the loader the library."""
+    here = stack.torch_cuda.partition(".")[0] or stack.libraries_major
+    if here and major and here == major:
+        return {}
+    tag = {"13": "cu130", "12": "cu128", "11": "cu118"}
+    if here and major:
+        return {
+            "fit_action": f"Install the {asking} build for CUDA {here} ({tag.get(here, 'cu' + here)}), to match torch; or a "
+            f"torch built for CUDA {major} ({tag.get(major, 'cu' + major)})",
+            "fit_command": f"pip install --force-reinstall {asking} --extra-index-url "
+            f"https://download.pytorch.org/whl/{tag.get(here, '')}",
+        }
+    return {
+        "fit_action": f"Make torch and {asking} of one CUDA major: reinstall {asking} for torch's CUDA, or a torch for CUDA "
+        f"{major or '12'} ({tag.get(major, 'cu128')})",
+        "fit_command": f"pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{tag.get(major, 'cu128')}",
+    }
+
+
+def _asking(case: Case, symptoms: list[Symptom]) -> str:
+    """The package whose library could not be loaded, as the lines around show it."""
+    first = min(s.span.first_line for s in symptoms)
+    near = [e for e in case.all(PythonException) if abs(e.span.first_line - first) < 40]
+    frames = " ".join(file for e in near for file, _, _ in e.frames[-4:])
+    text = " ".join([*(s.text for s in case.all(Symptom)), frames]).lower()
+    for mark, name in (("sgl_kernel", "sgl-kernel"), ("sgl-kernel", "sgl-kernel"), ("flash_attn", "flash-attn"),
+                       ("xformers", "xformers"), ("flashinfer", "flashinfer"), ("bitsandbytes", "bitsandbytes"),
+                       ("vllm", "vllm"), ("sglang", "sglang"), ("onnxruntime", "onnxruntime-gpu"), ("tensorrt", "tensorrt")):  # fmt: skip
+        if mark in text:
+            return name
+    return case.engine if case.engine in ("vllm", "sglang") else "the compiled package"
+
+
+def torch_abi(case: Case) -> Iterator[Finding]:
+    """An undefined C++ symbol of torch: which extension, and which torch is here."""
+    symptoms = shown(case, "torch-abi-mismatch")
+    if not symptoms:
+        return
+    stack, values = stack_of(case), groups(symptoms)
+    path = values.get("ext", "")
+    values["ext"] = path.rpartition("/")[2] or "A compiled extension"
+    values["pkg"] = _owner(path, values.get("symbol", ""))
+    values["engine"] = case.engine if case.engine in ("vllm", "sglang") else values["pkg"]
+    old_abi = re.search(r"(?:RKSs|Ss[A-Za-z]?\b|ESs)", values.get("symbol", "")) and "cxx11" not in values.get(
+        "symbol", ""
+    )
+    yield finding("torch-abi-mismatch", symptoms, case=case,
+                  values=_without_old_abi(stack.values() | values, bool(old_abi)))  # fmt: skip
+
+
+def _without_old_abi(values: dict[str, str], old_abi: bool) -> dict[str, str]:
+    return values | {"old_abi": "pre-cxx11"} if old_abi else values
+
+
+def _owner(path: str, symbol: str) -> str:
+    for mark, package in (("flash_attn", "flash-attn"), ("sgl_kernel", "sgl-kernel"), ("xformers", "xformers"), ("vllm", "vllm"),
+                          ("torchvision", "torchvision"), ("torchaudio", "torchaudio"), ("exllama", "exllamav2"),
+                          ("awq", "autoawq"), ("mamba", "mamba-ssm"), ("causal_conv1d", "causal-conv1d"),
+                          ("deep_gemm", "deep-gemm"), ("transformer_engine", "transformer-engine"), ("apex", "apex"),
+                          ("flashinfer", "flashinfer-python"), ("bitsandbytes", "bitsandbytes"), ("_C", "vllm")):  # fmt: skip
+        if mark in path:
+            return package
+    return "<the package>"
+
+
+def header(case: Case) -> Iterator[Finding]:
+    """A header that a build at run time did not find: whose it is and how to get it."""
+    symptoms = shown(case, "build-header-missing")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    name = values["header"]
+    _, whose, install, folder = next(row for row in _HEADERS if name.startswith(row[0]))
+    stack = stack_of(case)
+    version = stack.torch_cuda or stack.toolkit
+    if version and "-12-8" in install:
+        install = install.replace("-12-8", "-" + "-".join(version.split(".")[:2]))
+    if stack.python and name == "Python.h":
+        install = f"apt-get install python{'.'.join(stack.python.split('.')[:2])}-dev"
+    values |= {
+        "whose": f"it belongs to {whose}",
+        "install_action": f"Install {whose}",
+        "install_command": install.replace("{header}", name),
+        "header_name": name.rpartition("/")[2],
+    }
+    if folder:
+        values["include_folder"] = "cu13" if version.startswith("13") else folder
+    yield finding("build-header-missing", symptoms, case=case, values=stack.values() | values)
+
+
+def python_packages(case: Case) -> Iterator[Finding]:
+    """Names that are not in a package, and packages that are not there."""
+    if symptoms := shown(case, "python-api-moved"):
+        values = groups(symptoms)
+        values.setdefault("module", "the called function")
+        top = values["module"].partition(".")[0].lower()
+        values["top"] = top if top.isidentifier() and " " not in top else "transformers"
+        if version := installed(case, values["top"]):
+            values["installed"] = f"{values['top']} {version}"
+        values["engine"] = case.engine or "<the engine>"
+        yield finding("python-api-moved", symptoms, case=case, values=values)
+    if symptoms := shown(case, "module-missing"):
+        values = groups(symptoms)
+        top = values.get("name", "").partition(".")[0]
+        values["pip_name"] = _PIP.get(top, top.replace("_", "-"))
+        values["python"] = _interpreter(case) or "python"
+        yield finding("module-missing", symptoms, case=case, values=values)
+
+
+def inspection(case: Case) -> Iterator[Finding]:
+    """The model's class could not be imported: look for two environments in one traceback."""
+    symptoms = shown(case, "model-inspection-failed")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    values["a"] = values.get("a", "").strip("'")
+    values["python"] = _interpreter(case) or "python"
+    homes = _environments(case)
+    if len(homes) > 1:
+        values["mixed"] = (
+            f"Two environments are mixed: packages of {homes[0]} run under the interpreter of {homes[1]}, or the reverse."
+        )
+    yield finding("model-inspection-failed", symptoms, case=case, values=values)
+
+
+def _interpreter(case: Case) -> str:
+    return next((m[0] for line in _texts(case) if (m := re.search(r"/[\w./-]+/bin/python[\d.]*", line))), "")
+
+
+def _environments(case: Case) -> list[str]:
+    """The prefixes of the environments that file names and interpreters of the case show, each once."""
+    homes: dict[str, None] = {}
+    for line in _texts(case):
+        for match in re.finditer(r"(/[\w./-]+?)/(?:lib/python3\.\d+/site-packages|bin/python[\d.]*\b)", line):
+            homes[match[1]] = None
+    return list(homes)
+
+
+def _texts(case: Case) -> Iterator[str]:
+    return (line.text for capture in case.captures for line in capture.lines[:3000] if "python" in line.text)
+
+
+RULES = (
+    Rule(missing_library, (Symptom,), ("cuda-library-missing",)),
+    Rule(torch_abi, (Symptom,), ("torch-abi-mismatch",)),
+    Rule(header, (Symptom,), ("build-header-missing",)),
+    Rule(python_packages, (Symptom,), ("python-api-moved", "module-missing")),
+    Rule(inspection, (Symptom,), ("model-inspection-failed",)),
+)

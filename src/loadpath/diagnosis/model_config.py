@@ -1,0 +1,246 @@
+"""Do the checkpoint, the command line and the engine's abilities fit together?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadpath.core.case import Case
+from loadpath.core.facts.errors import Symptom
+from loadpath.core.report import Finding
+from loadpath.core.vocabulary import Boundary
+from loadpath.diagnosis.rule import Rule, finding
+from loadpath.diagnosis.stack import groups, shown, unclaimed
+from loadpath.engines import registry as engines
+from loadpath.knowledge.tables import findings
+
+MOST_RANKS = 16
+# Parts of a class name that say what kind of checkpoint it is.
+_GENERATES = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForSeq2SeqLM", "ForImageTextToText")
+_CLASSIFIES = ("ForSequenceClassification", "ForTokenClassification", "RewardModel", "ForRewardModel")
+_PLAIN = (
+    "quantisation-mismatch",
+    "quantisation-config-missing",
+    "dtype-not-for-quantisation",
+    "remote-code-needed",
+    "batched-tokens-below-context",
+    "context-over-model",
+    "quantisation-unknown",
+    "config-missing",
+    "model-not-found",
+    "hub-access-denied",
+    "hub-offline",
+    "weights-missing",
+    "weights-damaged",
+    "weights-do-not-fit-model",
+    "tokenizer-not-loadable",
+    "rope-scaling-not-understood",
+    "config-invalid",
+    "chat-template-missing",
+    "chat-roles-rejected",
+    "lora-does-not-fit",
+    "runner-does-not-fit-model",
+    "attention-config-unsupported",
+    "setting-rejected",
+)
+_DEFAULTS = {
+    "quantisation-unknown": {"q": "given"},
+    "config-missing": {"what": "The given path"},
+    "model-not-found": {"what": "nothing of that name"},
+    "hub-access-denied": {"code": "401 or 403"},
+    "weights-missing": {"what": "the model's folder"},
+    "lora-does-not-fit": {"what": "The adapter's rank or modules are not allowed by the engine's settings"},
+}
+
+
+def heads(case: Case) -> Iterator[Finding]:
+    """Heads that do not divide: which sizes do, and what else uses all the GPUs."""
+    symptoms = unclaimed(case, "heads-not-divisible")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    count, asked = int(values.get("h", 0)), int(values.get("t", 0))
+    if count and asked:
+        sizes = divisors(count)
+        best = max((s for s in sizes if s < asked), default=1)
+        values["sizes"] = _listed(sizes)
+        values["tp_flag"] = engines.flag(case.engine, "tensor-parallel", best) or f"--tensor-parallel-size {best}"
+        pipeline = engines.flag(case.engine, "pipeline-parallel", asked) or f"--pipeline-parallel-size {asked}"
+        values["pp_flag"] = (
+            f"{engines.flag(case.engine, 'tensor-parallel', 1) or '--tensor-parallel-size 1'} {pipeline}"
+        )
+    else:
+        values |= {"h": "The", "t": "this size"}
+    yield finding("heads-not-divisible", symptoms, case=case, values=values)
+
+
+def sizes(case: Case) -> Iterator[Finding]:
+    """Another dimension that does not divide."""
+    symptoms = unclaimed(case, "size-not-divisible")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    values["sizes"] = _listed(divisors(int(values["a"])))
+    yield finding("size-not-divisible", symptoms, case=case, values=values)
+
+
+def divisors(number: int) -> list[int]:
+    """The group sizes up to 16 that divide `number`, powers of two first in mind."""
+    return [n for n in range(1, MOST_RANKS + 1) if number % n == 0 and (n & (n - 1) == 0 or n in (3, 5, 6, 7, 12))]
+
+
+def _listed(sizes: list[int]) -> str:
+    return ", ".join(map(str, sizes))
+
+
+def shards(case: Case) -> Iterator[Finding]:
+    """A quantised matrix cut inside a group or tile: the arithmetic for this and for smaller sizes."""
+    symptoms = unclaimed(case, "quantised-shard-not-aligned")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    values.setdefault("n", "the share")
+    values.setdefault("g", "the group size")
+    if values["n"].isdigit() and values["g"].isdigit():
+        values |= _alignment(int(values["n"]), int(values["g"]), _tensor_parallel(case))
+    kind = values.get("kind", "")
+    if kind in ("k", "n") or kind.startswith("min_thread"):
+        values["kind"] = f"Marlin's min_thread_{kind[-1]}"
+        values["kernel_flag"] = "--quantization gptq"
+    yield finding("quantised-shard-not-aligned", symptoms, case=case, values=values)
+
+
+def _alignment(share: int, group: int, parallel: int | None) -> dict[str, str]:
+    told = f"{share} = {share / group:.2f} × {group}, which is not a whole number"
+    if parallel is None:
+        doubled = share * 2
+        fits = "fits" if doubled % group == 0 else "does not fit either"
+        return {
+            "arithmetic": f"{told}: the share of one rank at this tensor-parallel size.",
+            "elsewhere": f"At half the size the share would be {doubled} ({doubled / group:g} × {group}): that {fits}.",
+        }
+    whole = share * parallel
+    fitting = [n for n in divisors(whole) if n < parallel and (whole // n) % group == 0]
+    advice = f"--tensor-parallel-size {max(fitting)}" if fitting else ""
+    return {
+        "arithmetic": f"{whole} over {parallel} ranks is {share}; {told}.",
+        "elsewhere": f"Sizes whose share is a multiple of {group}: {_listed(fitting) or 'none below this one'}.",
+        "tp_advice": advice,
+    }
+
+
+def _tensor_parallel(case: Case) -> int | None:
+    value = case.setting("tensor-parallel-size", "tp-size", "tp", "num-shard")
+    return int(value) if value and value.isdigit() else None
+
+
+def architecture(case: Case) -> Iterator[Finding]:
+    """A class that the engine does not have: too new for it, of another kind, or only its import failed."""
+    symptoms = unclaimed(case, "model-class-unknown")
+    if not symptoms or shown(case, "model-inspection-failed"):
+        return
+    values = groups(symptoms)
+    boundary: Boundary = "model-config"
+    name = values.get("arch") or values.get("gguf") or values.get("type") or "of this file"
+    values["arch"] = f"`{name}`" if name != "of this file" else name
+    values["as_such"] = ""
+    if "gguf" in values or "who" in values:
+        boundary = "framework-engine"
+        values |= _newer_build(case)
+    elif "until" in values:
+        values |= _removed(values["until"])
+    elif "type" in values:
+        values |= _newer_transformers(values["type"])
+    elif name.endswith(_CLASSIFIES):
+        values |= _pooling(name, "a reward or classification model")
+    elif not name.endswith(_GENERATES) and name.endswith("Model"):
+        values |= _pooling(name, "the bare backbone without a language-model head (as Sentence-Transformers saves "
+                           "embedding models), not a causal language model")  # fmt: skip
+    else:
+        values |= _newer_engine(case)
+    yield finding("model-class-unknown", symptoms, case=case, values=values, boundary=boundary,
+                  title=f"This build does not know the model's architecture {values['arch']}",
+                  cause=_words(values))  # fmt: skip
+
+
+def _words(values: dict[str, str]) -> str:
+    return " ".join(part for part in (values.get("said", ""), values.get("kind_words", "")) if part)
+
+
+def _newer_build(case: Case) -> dict[str, str]:
+    who = "Ollama" if case.engine == "ollama" else "this llama.cpp build (or fork, or binding around it)"
+    return {
+        "said": f"The file was read and names an architecture that {who} does not know.",
+        "kind_words": "It is older than the architecture, or a fork that is behind upstream; the file itself is in order.",
+        "first": "Use a newer build: upstream llama.cpp (or a release of Ollama or the binding that contains it)",
+        "first_command": "git pull && cmake -B build -DGGML_CUDA=ON && cmake --build build -j",
+        "second": "If upstream does not know it either: use the fork or branch that the model's page names",
+        "second_command": "",
+    }
+
+
+def _removed(until: str) -> dict[str, str]:
+    return {
+        "said": f"vLLM had this model class until {until} and removed it.",
+        "first": f"Install the last release that has it ({until})",
+        "first_command": f"pip install 'vllm<={until}'",
+        "second": "Or use the Transformers implementation in the newer release",
+        "second_command": "--model-impl transformers",
+    }
+
+
+def _newer_transformers(kind: str) -> dict[str, str]:
+    return {
+        "said": f"The installed transformers has no model type `{kind}`.",
+        "kind_words": "Mostly it is older than the model; otherwise the type in config.json is misspelt or its code is remote.",
+        "first": "Upgrade the engine to a release that serves this model; it brings a transformers that knows it",
+        "first_command": "pip install -U vllm",
+        "second": "Or upgrade transformers alone, within the engine's pins",
+        "second_command": "pip install -U transformers",
+        "third": "If the repository brings its own code: allow it",
+        "third_command": "--trust-remote-code",
+    }
+
+
+def _pooling(name: str, kind: str) -> dict[str, str]:
+    return {
+        "said": f"config.json names {name}: {kind}.",
+        "kind_words": "This version serves no such class for generation.",
+        "first": "For an embedding, reward or classification model: serve it as one, on a version that supports this class",
+        "first_command": "--runner pooling  (before vLLM 0.10: --task embed | reward | classify)",
+        "second": "If it should generate: take the checkpoint that was saved with its head, or correct `architectures` in "
+        "config.json where the weights do contain lm_head",
+        "second_command": f"--hf-overrides '{{\"architectures\": [\"{name.removesuffix('Model')}ForCausalLM\"]}}'",
+        "third": "Or upgrade the engine: newer versions convert backbones to embedding models themselves",
+        "third_command": "pip install -U vllm",
+    }  # fmt: skip
+
+
+def _newer_engine(case: Case) -> dict[str, str]:
+    engine = case.engine if case.engine in ("vllm", "sglang", "lmdeploy", "tensorrt-llm", "tgi") else "vllm"
+    return {
+        "said": "The class is not in this version's list: the model is newer than the engine, or the engine has never had it.",
+        "kind_words": "If other lines report a failed import or inspection, that is the real cause.",
+        "first": "Upgrade the engine to a release whose list of supported models has this class",
+        "first_command": f"pip install -U {engine}",
+        "second": "Or run it through the Transformers implementation (slower)",
+        "second_command": "--model-impl transformers --trust-remote-code",
+    }
+
+
+def plain(case: Case) -> Iterator[Finding]:
+    """Findings whose words need no arithmetic, only the name that the message gives (or a word in its stead)."""
+    for row_id in _PLAIN:
+        if symptoms := unclaimed(case, row_id):
+            values = _DEFAULTS.get(row_id, {}) | groups(symptoms)
+            made = findings()[row_id]
+            values.setdefault("what", made.boundary)
+            yield finding(row_id, symptoms, case=case, values=values)
+
+
+RULES = (
+    Rule(heads, (Symptom,), ("heads-not-divisible",)),
+    Rule(sizes, (Symptom,), ("size-not-divisible",)),
+    Rule(shards, (Symptom,), ("quantised-shard-not-aligned",)),
+    Rule(architecture, (Symptom,), ("model-class-unknown",)),
+    Rule(plain, (Symptom,), _PLAIN),
+)
