@@ -81,7 +81,9 @@ def extent(lines: Sequence[Line], i: int) -> int:
             end = j = j + 1
         elif end > i and not text and j - end < 2:
             j += 1
-        elif (end > i and j == end and _wraps(lines[j - 1].text, text)) or (end > i and (_found("inforom", text) or (text == "14" and "infoROM" in lines[j - 1].text))):
+        elif (end > i and j == end and _wraps(lines[j - 1].text, text)) or (
+            end > i and (_found("inforom", text) or (text == "14" and "infoROM" in lines[j - 1].text))
+        ):
             end = j = j + 1
         else:
             break
@@ -192,7 +194,9 @@ class _Table:
             self.open, self.open_lines = _first_line(*identity, cells), (first, last)
         elif self.open is not None and self.open_lines is not None:
             _further_line(self.open, cells)
-            self.open_lines = (self.open_lines[0], last)
+            # The line with power, memory and utilisation is the one to quote.
+            quoted = first if any(_found("sensors", cell) for cell in cells) else self.open_lines[0]
+            self.open_lines = (quoted, last)
 
     def close(self) -> None:
         """Make the fact of the GPU whose lines have been read."""
