@@ -66,7 +66,8 @@ def _state(case: Case, step: Step, own: list[StepMark], marks: list[StepMark]) -
         return "skipped"
     # A later step that was entered proves that this one came to its end, whether or not it said so; a stop does not.
     later = any(
-        STEPS.index(m.step) > STEPS.index(step) and m.event != "skipped" and m.step != "shutdown" for m in marks
+        STEPS.index(m.step) > STEPS.index(step) and m.event != "skipped" and (m.step != "shutdown" or step == "serving")
+        for m in marks
     )
     if "ended" in events or later:
         return "done"

@@ -71,6 +71,27 @@ ENGINES: tuple[EngineEntry, ...] = (
          "srv         start", "llama_decode", "--gpu-layers option", "alloc_tensor_range"),
     ),
     EngineEntry(
+        "triton-server", "triton-log", "tensorrt_llm.triton_server",
+        ("tritonserver", "triton inference server", "model_lifecycle.cc", "model_repository_manager.cc", "server.cc:",
+         "backend_model_instance.cc", "pb_stub", "triton python backend", "tensorrtllm_backend", "model_config_utils.cc",
+         "failed to create instance: ", "modelinstancestate", "config.pbtxt"),
+        carries=("tensorrt-llm",),
+    ),
+    EngineEntry(
+        "tensorrt-llm", "tensorrt-llm-log", "tensorrt_llm",
+        ("[tensorrt-llm]", "[trt-llm]", "trtllm-serve", "tensorrt_llm/", "max_tokens_in_paged_kv_cache",
+         "maxtokensinpagedkvcache", "kv_cache_free_gpu_mem"),
+    ),
+    EngineEntry(
+        "tgi", "tgi-log", "tgi",
+        ("text_generation_launcher", "text_generation_router", "text_generation_server", "text-generation-launcher",
+         "text_generation_client", "text-generation-inference"),
+    ),
+    EngineEntry(
+        "lmdeploy", "lmdeploy-log", "lmdeploy",
+        ("lmdeploy", "[tm][", "turbomind"),
+    ),
+    EngineEntry(
         "vllm", "vllm-log", "vllm",
         ("vllm", "enginecore", "[core.py:", "model_executor/", "gpu_model_runner", "kv_cache_utils",
          "multiproc_executor", "kv cache size:", "available kv cache memory",
@@ -78,10 +99,11 @@ ENGINES: tuple[EngineEntry, ...] = (
          "loading model weights took", "model loading took", "init engine (profile", "graph capturing finished in",
          "shared memory broadcast block", "bytecode transform time", "max seq len (", "for the cache blocks",
          "desired gpu memory utilization", "workerproc ", "worker proc ", "worker_tp", "capturing cuda graph shapes",
-         "capturing cuda graphs (", "native fp8 kernels unavailable", "non_torch_memory takes",
+         "capturing cuda graphs (", "native fp8 kernels unavailable", "leveraging the marlin kernel", "non_torch_memory takes",
          "avg prompt throughput", "kv cache usage:", "apiserver pid=", "gpu_worker.py", "default_loader.py",
          "total_num_cumulative_preemption", "using max model len", "resolved architecture:", "non-default args:",
-         "specdecoding metrics", "cache_config_info", "mamba page size"),
+         "specdecoding metrics", "cache_config_info", "mamba page size", "memory profiling takes",
+         "memory profiling results", "llm engine (v", "args: namespace(", "gpu_memory_utilization ("),
     ),
 )  # fmt: skip
 

@@ -46,16 +46,25 @@ def rejoined(lines: Sequence[Line], widths: Sequence[int]) -> list[Line]:
             end = _mail(lines, i)
         if end == i + 1:
             end, glue = _unclosed(lines, widths, i), ""
-        out.append(_join(lines[i:end], glue) if end > i + 1 else lines[i])
+        out.append(_join(_spaced(lines[i:end], widths[i:end]), glue) if end > i + 1 else lines[i])
         i = end
     return out
+
+
+def _spaced(parts: Sequence[Line], widths: Sequence[int]) -> list[Line]:
+    """`parts` with one blank at the end of each that was cut after a blank."""
+    return [
+        msgspec.structs.replace(part, text=f"{part.text} ", raw=f"{part.raw} ")
+        if width > len(part.raw) and part is not parts[-1] else part
+        for part, width in zip(parts, widths, strict=True)
+    ]  # fmt: skip
 
 
 def _join(parts: Sequence[Line], glue: str) -> Line:
     first = parts[0]
     if glue:
-        text = glue.join([first.text, *(_bare(p, first) for p in parts[1:])])
-        raw = glue.join([first.raw, *(p.raw.strip() for p in parts[1:])])
+        text = glue.join([first.text.rstrip(), *(_bare(p, first) for p in parts[1:])])
+        raw = glue.join([first.raw.rstrip(), *(p.raw.strip() for p in parts[1:])])
     else:
         text, raw = "".join(p.text for p in parts), "".join(p.raw for p in parts)
     return msgspec.structs.replace(first, text=text, raw=raw, last_number=parts[-1].end)

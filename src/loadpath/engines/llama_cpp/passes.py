@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import KvPool, ServerReady, StepMark, Stopped
+from loadpath.core.facts.placement import SidePool
 
 
 def settled(facts: Sequence[Fact]) -> list[Fact]:
@@ -16,11 +15,13 @@ def settled(facts: Sequence[Fact]) -> list[Fact]:
     sizes = [fact.tokens for fact in out if isinstance(fact, KvPool) and fact.tokens]
     largest = max(sizes, default=0)
     return [
-        msgspec.structs.replace(fact, what="sliding")
-        if isinstance(fact, KvPool) and fact.tokens and fact.tokens < largest and not fact.what
-        else fact
-        for fact in out
+        _sliding(fact) if isinstance(fact, KvPool) and fact.tokens and fact.tokens < largest else fact for fact in out
     ]
+
+
+def _sliding(pool: KvPool) -> SidePool:
+    common = {"span": pool.span, "origin": pool.origin, "text": pool.text, "run": pool.run}
+    return SidePool(**common, what="sliding", tokens=pool.tokens, bytes=pool.bytes, dtype=pool.dtype)  # type: ignore[arg-type]
 
 
 def _once_ready(facts: Sequence[Fact]) -> Iterator[Fact]:

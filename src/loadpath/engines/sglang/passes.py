@@ -11,7 +11,7 @@ import msgspec
 
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import KvPool, StepMark, Stopped, WeightsLoaded
-from loadpath.core.facts.placement import FreeMemory
+from loadpath.core.facts.placement import FreeMemory, SidePool
 from loadpath.engines.line_table import seconds_between
 
 
@@ -35,9 +35,28 @@ def name_passes(facts: Sequence[Fact]) -> list[Fact]:
         later_pool = later_load and pools.get(rank, 0) >= 1
         if later_load and isinstance(fact, StepMark | WeightsLoaded | FreeMemory) and _about_weights(fact):
             fact = msgspec.structs.replace(fact, what="draft")
-        if later_pool and isinstance(fact, KvPool) and fact.bytes is not None and not fact.what:
-            fact = msgspec.structs.replace(fact, what="draft")
+        if later_pool and isinstance(fact, KvPool) and fact.bytes is not None:
+            fact = _side(fact, "draft")
         out.append(_timed(fact, out))
+    return _window_parts(out)
+
+
+def _side(pool: KvPool, what: str) -> SidePool:
+    common = {"span": pool.span, "origin": pool.origin, "text": pool.text, "run": pool.run, "rank": pool.rank}
+    return SidePool(**common, what=what, tokens=pool.tokens, bytes=pool.bytes, dtype=pool.dtype)  # type: ignore[arg-type]
+
+
+def _window_parts(facts: list[Fact]) -> list[Fact]:
+    """Where both parts of a window model's cache are summed up in a line of their own, the parts are side pools."""
+    sums = [fact for fact in facts if isinstance(fact, KvPool) and "SWAKVPool" in fact.text]
+    if not sums:
+        return facts
+    out: list[Fact] = []
+    for fact in facts:
+        if isinstance(fact, KvPool) and fact.bytes is not None and fact not in sums:
+            total = next((s for s in sums if s.origin.rank == fact.origin.rank), sums[0])
+            fact = _side(fact, "full" if fact.tokens == total.tokens else "sliding")
+        out.append(fact)
     return out
 
 

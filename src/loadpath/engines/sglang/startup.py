@@ -24,7 +24,7 @@ from loadpath.core.facts.engine import (
     StepMark,
     WeightsLoaded,
 )
-from loadpath.core.facts.placement import FreeMemory, Milestone
+from loadpath.core.facts.placement import FreeMemory, Milestone, SidePool
 from loadpath.core.units import gib
 from loadpath.core.vocabulary import Step
 from loadpath.engines.line_table import Row, Seen
@@ -85,6 +85,11 @@ def _pool(seen: Seen) -> Iterator[Fact]:
     )  # fmt: skip
 
 
+def _window_pools(seen: Seen) -> Iterator[Fact]:
+    """Both parts of a sliding-window model's cache together; the full part's tokens are the capacity."""
+    yield KvPool(**seen.fields, tokens=seen.whole("full"), bytes=gib(float(seen.match["size"])), rank=seen.rank)
+
+
 def _pool_ended(seen: Seen) -> Iterator[Fact]:
     yield StepMark(**seen.fields, step="kv-pool", event="ended")
     yield from _free(seen, "after-kv-pool")
@@ -93,7 +98,7 @@ def _pool_ended(seen: Seen) -> Iterator[Fact]:
 def _state_pool(seen: Seen) -> Iterator[Fact]:
     size = sum(seen.number(name) or 0 for name in ("conv", "ssm"))
     yield StepMark(**seen.fields, step="kv-pool", event="progress")
-    yield KvPool(**seen.fields, bytes=gib(size), rank=seen.rank, what="state")
+    yield SidePool(**seen.fields, what="state", bytes=gib(size), rank=seen.rank)
 
 
 def _sizes(seen: Seen) -> Iterator[Fact]:
@@ -105,11 +110,6 @@ def _sizes(seen: Seen) -> Iterator[Fact]:
     if requests := seen.text("requests"):
         yield Setting(**seen.fields, name="max-running-requests", value=requests, basis="derived", engine="sglang")
     yield from _free(seen, "after-start")
-
-
-def _pool_below_context(seen: Seen) -> Iterator[Fact]:
-    tokens, context = seen.whole("tokens") or 0, seen.whole("context") or 1
-    yield Concurrency(**seen.fields, context_tokens=context, ratio=tokens / context)
 
 
 def _capture_began(seen: Seen) -> Iterator[Fact]:
@@ -174,15 +174,14 @@ STARTUP: tuple[Row, ...] = (
         rf"(?:, mem usage=(?P<used>{NUMBER}) GB)?", _weights_ended),
     Row("Completed |", r"shards:\s*\d+% Completed \| (?P<done>\d+)/(?P<total>\d+)(?!.*Completed \|)", _shards),
     Row("KV Cache is allocated", _POOL, _pool),
+    Row("SWAKVPool mem usage", rf"SWAKVPool mem usage: (?P<size>{NUMBER}) GB, swa size: \d+, full size: (?P<full>\d+)",
+        _window_pools),
     Row("Mamba Cache is allocated",
         rf"conv_state size: (?P<conv>{NUMBER})\s?GB, ssm_state size: (?P<ssm>{NUMBER})\s?GB",
         _state_pool),
     Row("Memory pool end", rf"Memory pool end\.(?: {_AVAIL})?", _pool_ended),
     Row("max_total_num_tokens=", r"max_total_num_tokens=(?P<tokens>\d+), .*?max_running_requests=(?P<requests>\d+), "
         rf"context_len=(?P<context>\d+)(?:, available_[cg]pu_mem=(?P<avail>{NUMBER}) GB)?", _sizes),
-    Row("fewer than --context-length",
-        r"KV pool holds (?P<tokens>[\d,]+) tokens, fewer than --context-length (?P<context>[\d,]+)",
-        _pool_below_context),
     Row("raph begin", rf"Capture {_GRAPH}(?:cuda|CUDA|cpu|npu) graph begin.*?(?:{_AVAIL}|$)", _capture_began),
     Row("raph end",
         rf"Capture {_GRAPH}(?:cuda|CUDA|cpu|npu) graph end\..*?(?:elapsed=|Time elapsed: )(?P<seconds>{NUMBER}) s"
