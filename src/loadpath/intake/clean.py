@@ -44,6 +44,8 @@ def clean_numbered(physical: Iterable[tuple[int, str]]) -> list[Line]:
     goes_on = False
     for piece in pieces:
         text, origin, more = strip(unquoted(piece.raw), carriers)
+        if more:
+            text += " " * (piece.width - len(piece.raw))
         for words in text.split("\n"):
             if words is not text:
                 words, _, _ = strip(words)

@@ -20,10 +20,10 @@ _FORM = re.compile(
 _PERSON = re.compile(
     r"\b(?:I|I'm|I've|I'd|I'll|Im|Ive)\b(?=[ ']\w|$)"
     r"|^(?:Hi|Hello|Hey|Dear|Greetings|Thanks|Thank you|Thx|Cheers|Regards)\b(?!<)"
-    r"|\b(?:thanks in advance|any (?:help|ideas?|suggestions?|advice)|(?:does|has) (?:anyone|anybody)"
+    r"|(?i:\b(?:thanks in advance|any (?:help|ideas?|suggestions?|advice)|(?:does|has) (?:anyone|anybody)"
     r"|(?:can|could) (?:someone|somebody|anyone|anybody|you)|in my case|(?:same|similar) (?:issue|problem|error) here"
     r"|my (?:machine|server|setup|config|log|case|code|model|gpu|environment|docker|command|issue|problem)"
-    r"|our (?:setup|cluster|server))\b"
+    r"|our (?:setup|cluster|server))\b)"
 )
 _ASKS = re.compile(
     r"\s*(?:How (?:do|can|to|come|should)|Why (?:does|is|do|are)|What (?:is|am|are|should|could|does)"

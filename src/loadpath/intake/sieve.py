@@ -137,12 +137,13 @@ class Sieve:
         ids: list[int] = []
         where = 0
         for end, sign in hits:
-            counts[sign] += 1
             if end <= line_end:
+                counts[sign] += 1
                 ids.append(sign)
                 continue
             if ids:
                 self._keep(block, start, line_end, number, where, ids)
+            counts[sign] += 1
             line_start = block.rfind(b"\n", 0, end) + 1
             number += block.count(b"\n", start, line_start)
             start, where, ids = line_start, end, [sign]

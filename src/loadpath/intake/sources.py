@@ -179,7 +179,8 @@ def _binary(head: bytes) -> bool:
     if len(text) < 0.3 * len(head):
         return bool(text) and not text.isascii()
     odd = sum(1 for byte in text if byte < 9 or 13 < byte < 27 or 27 < byte < 32)
-    return odd > 0.1 * max(1, len(text))
+    odd += text.decode("utf-8", "replace").count("\ufffd")
+    return odd > 0.05 * max(1, len(text))
 
 
 def _kind(head: bytes) -> str | None:
