@@ -11,9 +11,7 @@ from loadpath.cli.options import Output, Unreadable, output_options, write
 
 @click.command("read")
 @click.argument("files", nargs=-1, metavar="[FILE|FOLDER|ARCHIVE|-]...", type=click.Path(allow_dash=True))
-@click.option(
-    "--follow", is_flag=True, help="Keep reading one file or a pipe until the server is ready or fails."
-)
+@click.option("--follow", is_flag=True, help="Keep reading one file or a pipe until the server is ready or fails.")
 @output_options
 def command(files: tuple[str, ...], follow: bool, **output: object) -> None:
     """Read logs and dumps: name what broke, why in figures, and what to change by how much.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -113,10 +113,11 @@ class CaptureReport(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A rule that could not run for want of facts, or input that was not kept; never silent."""
+    """A rule that could not run for want of facts, or input that was not kept: told, never silent."""
 
     what: str
     why: str
+    kind: Literal["rule", "input"] = "input"
 
 
 class Report(msgspec.Struct, frozen=True):

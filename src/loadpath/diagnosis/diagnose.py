@@ -10,6 +10,7 @@ from loadpath.core.facts.errors import Symptom
 from loadpath.core.report import Finding, Report, Skipped
 from loadpath.core.vocabulary import STACK
 from loadpath.diagnosis.context import temper
+from loadpath.diagnosis.correlation import explain
 from loadpath.diagnosis.ladder import ladder
 from loadpath.diagnosis.ledger import ledger
 from loadpath.diagnosis.registry import rules
@@ -45,8 +46,8 @@ def judged(case: Case) -> tuple[list[Finding], list[Skipped]]:
         if not missing:
             made += rule.judge(case)
         elif rule.makes and len(missing) < len(rule.needs):
-            skipped.append(Skipped(rule.name, f"needs {', '.join(missing)}, not in this input"))
-    return fold(order(temper(case, _merged(made)))), skipped
+            skipped.append(Skipped(rule.name, f"needs {', '.join(missing)}, not in this input", "rule"))
+    return fold(order(explain(case, temper(case, _merged(made))))), skipped
 
 
 def _merged(made: list[Finding]) -> list[Finding]:

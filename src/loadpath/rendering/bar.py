@@ -6,15 +6,18 @@ from rich.text import Text
 
 from loadpath.core.report import MemoryLedger
 
-STYLES = {"weights": "blue", "non_torch": "magenta", "activation_peak": "yellow", "graphs": "cyan", "kv_pool": "green",
-          "unaccounted": "white", "outside_budget": "bright_black"}  # fmt: skip
-# Without colour the parts are told apart by their letters.
-LETTERS = {"weights": "W", "non_torch": "n", "activation_peak": "a", "graphs": "g", "kv_pool": "K", "unaccounted": "?",
-           "outside_budget": "·"}  # fmt: skip
+# (how a part's name begins, its letter where there is no colour, its colour)
+PARTS = (("weights", "W", "blue"), ("non-torch", "n", "magenta"), ("activation peak", "a", "yellow"),
+         ("CUDA graphs", "g", "cyan"), ("KV cache", "K", "green"), ("", "?", "white"))  # fmt: skip
+
+
+def look(name: str) -> tuple[str, str]:
+    """The letter and the colour of a part."""
+    return next((letter, style) for begin, letter, style in PARTS if name.startswith(begin))
 
 
 def cells(ledger: MemoryLedger, width: int) -> list[tuple[str, int]]:
-    """(part, cells) that fill `width` in proportion; parts of nothing get none, small ones at least one."""
+    """(part, cells) in proportion to the whole card: parts of nothing get none, small ones at least one."""
     parts = [p for p in ledger.parts if p.bytes > 0]
     whole = max(ledger.total_bytes or 0, sum(p.bytes for p in parts))
     if not whole:
@@ -22,14 +25,15 @@ def cells(ledger: MemoryLedger, width: int) -> list[tuple[str, int]]:
     return [(p.name, max(1, round(p.bytes / whole * width))) for p in parts]
 
 
-def memory_bar(ledger: MemoryLedger, width: int) -> tuple[Text, dict[str, str]]:
-    """The bar, and the style of each part for its legend."""
+def memory_bar(ledger: MemoryLedger, width: int) -> Text:
+    """The bar, `width` cells long; what no part takes is dotted."""
     bar = Text()
     left = width
     for name, count in cells(ledger, width):
+        letter, style = look(name)
         count = min(count, left)
         left -= count
-        bar.append(LETTERS.get(name, "#") * count, style=f"{STYLES.get(name, 'white')} reverse")
+        bar.append(letter * count, style=f"{style} reverse")
     if bar:
         bar.append("·" * left, style="dim")
-    return bar, STYLES
+    return bar

@@ -6,11 +6,11 @@ from html import escape
 from importlib.resources import files
 
 from loadpath.core.report import Finding, MemoryLedger, Remedy, Report
-from loadpath.core.units import show_bytes, show_seconds
+from loadpath.core.units import show_bytes
 from loadpath.rendering import words
 
-_COLOURS = {"weights": "#4c78a8", "non_torch": "#b279a2", "activation_peak": "#eeca3b", "graphs": "#72b7b2",
-            "kv_pool": "#54a24b", "unaccounted": "#9d9da1", "outside_budget": "#d8d8dc"}  # fmt: skip
+_COLOURS = (("weights", "#4c78a8"), ("non-torch", "#b279a2"), ("activation peak", "#eeca3b"), ("CUDA graphs", "#72b7b2"),
+            ("KV cache", "#54a24b"), ("", "#9d9da1"))  # fmt: skip
 
 
 def to_html(report: Report) -> str:
@@ -73,23 +73,27 @@ def _steps(report: Report) -> list[str]:
         return []
     rows = "".join(
         f"<tr><td>{words.STEP_MARKS[s.state]} {s.step}</td><td>{s.state}</td>"
-        f"<td>{show_seconds(s.seconds) if s.seconds is not None else ''}</td>"
+        f"<td>{words.took(s.seconds)}</td>"
         f"<td class='soft'>{escape(words.figures(s.figures))}</td></tr>"
         for s in seen
     )
     return [f"<h2>Steps</h2><table>{rows}</table>"]
 
 
+def _colour(part: str) -> str:
+    return next(colour for begin, colour in _COLOURS if part.startswith(begin))
+
+
 def _memory(ledger: MemoryLedger) -> str:
     whole = max(ledger.total_bytes or 0, sum(max(0, p.bytes) for p in ledger.parts)) or 1
     bar = "".join(
-        f'<span style="width:{max(0, p.bytes) / whole:.3%};background:{_COLOURS.get(p.name, "#999")}"'
-        f' title="{escape(words.label(p.name))}"></span>'
+        f'<span style="width:{max(0, p.bytes) / whole:.3%};background:{_colour(p.name)}"'
+        f' title="{escape(p.name)}"></span>'
         for p in ledger.parts
     )
     rows = "".join(
-        f'<tr><td><span class="dot" style="background:{_COLOURS.get(p.name, "#999")}"></span>'
-        f"{escape(words.label(p.name))}</td>"
+        f'<tr><td><span class="dot" style="background:{_colour(p.name)}"></span>'
+        f"{escape(p.name)}</td>"
         f"<td>{show_bytes(p.bytes)}</td><td class='soft'>{p.basis}</td></tr>"
         for p in ledger.parts
     )
@@ -98,7 +102,7 @@ def _memory(ledger: MemoryLedger) -> str:
 
 
 def _notes(report: Report) -> list[str]:
-    notes = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped)]
+    notes = words.notes(report)
     if report.holds:
         notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loadpath.core.report import Finding, Report
-from loadpath.core.units import show_bytes, show_seconds
+from loadpath.core.units import show_bytes
 from loadpath.rendering import words
 
 
@@ -15,10 +15,13 @@ def to_markdown(report: Report) -> str:
     for heading, own in words.grouped(report):
         parts.append(f"### {heading}")
         parts.append(
-            "\n".join(f"- **{f.title}**{_where(f)} {'' if f.severity == 'info' else f.cause}".rstrip() for f in own)
+            "\n".join(
+                f"- **{f.title}**{_where(f)} {f.cause if f.severity != 'info' or report.root is None else ''}".rstrip()
+                for f in own
+            )
         )
     parts += _steps(report) + _memory(report)
-    notes = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped)]
+    notes = words.notes(report)
     if report.holds:
         notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
     if notes:
@@ -55,11 +58,7 @@ def _steps(report: Report) -> list[str]:
     seen = [s for s in report.steps if s.state != "unseen"]
     if not seen:
         return []
-    rows = [
-        f"| {s.step} | {s.state} | {show_seconds(s.seconds) if s.seconds is not None else ''} "
-        f"| {words.figures(s.figures)} |"
-        for s in seen
-    ]
+    rows = [f"| {s.step} | {s.state} | {words.took(s.seconds)} | {words.figures(s.figures)} |" for s in seen]
     return ["### Steps", "\n".join(["| step | state | took | |", "|---|---|---|---|", *rows])]
 
 
@@ -67,7 +66,7 @@ def _memory(report: Report) -> list[str]:
     parts = []
     for ledger in report.memory:
         total = f", {show_bytes(ledger.total_bytes)} in all" if ledger.total_bytes else ""
-        rows = [f"| {words.label(p.name)} | {show_bytes(p.bytes)} | {p.basis} |" for p in ledger.parts]
+        rows = [f"| {p.name} | {show_bytes(p.bytes)} | {p.basis} |" for p in ledger.parts]
         parts += [
             f"### Memory of GPU {ledger.gpu}{total}",
             "\n".join(["| part | size | basis |", "|---|---|---|", *rows]),

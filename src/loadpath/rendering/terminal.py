@@ -16,7 +16,7 @@ from rich.text import Text
 from loadpath.core.report import Finding, MemoryLedger, Report
 from loadpath.core.units import show_bytes, show_seconds
 from loadpath.rendering import words
-from loadpath.rendering.bar import memory_bar
+from loadpath.rendering.bar import look, memory_bar
 
 NARROWEST, WIDEST, PIPED = 60, 200, 100
 STATE_STYLES = {"failed": "bold white on red", "degraded": "bold black on yellow", "healthy": "bold white on green",
@@ -50,8 +50,9 @@ def blocks(report: Report, width: int) -> list[RenderableType]:
     made: list[RenderableType] = [_verdict(report)]
     if root := report.root:
         made += _cause(root)
-    made += [block for heading, own in words.grouped(report) for block in _others(heading, own)]
-    if ladder := _ladder(report):
+    for heading, own in words.grouped(report):
+        made += _others(heading, own, in_full=report.root is None)
+    if ladder := ladder_block(report):
         made += [_heading("Steps"), ladder]
     for ledger in report.memory:
         made += [_heading(f"Memory of GPU {ledger.gpu}"), *_ledger(ledger, width)]
@@ -126,15 +127,16 @@ def _checks(finding: Finding) -> RenderableType:
     ])  # fmt: skip
 
 
-def _others(heading: str, own: list[Finding]) -> list[RenderableType]:
+def _others(heading: str, own: list[Finding], in_full: bool) -> list[RenderableType]:
+    """Findings beside the root cause; notes with their reasons only where there is nothing graver to read."""
     table = _rows()
     shown = own if own[0].severity == "error" else own[:MOST_NOTED]
     for f in shown:
         where = words.place(f.evidence[0]) if f.evidence else ""
         text = Text(f.title, style=SEVERITY_STYLES[f.severity])
-        if f.severity != "info" and f.cause.strip(" .") != f.title.strip(" ."):
+        if (in_full or f.severity != "info") and f.cause.strip(" .") != f.title.strip(" ."):
             text.append(f"\n{f.cause}", style="none")
-        if f.severity != "info" and f.remedies:
+        if (in_full or f.severity != "info") and f.remedies:
             first = f.remedies[0]
             text.append(f"\n→ {first.action}{': ' + first.command if first.command else ''}", style="none")
         if where:
@@ -145,14 +147,15 @@ def _others(heading: str, own: list[Finding]) -> list[RenderableType]:
     return [_heading(heading), _in(table)]
 
 
-def _ladder(report: Report) -> RenderableType | None:
+def ladder_block(report: Report) -> RenderableType | None:
+    """The steps that were seen, a line each; None where there are none."""
     seen = [s for s in report.steps if s.state != "unseen"]
     if not seen:
         return None
     table = _rows(columns=4)
     for step in seen:
         style = STEP_STYLES.get(step.state, "dim")
-        took = show_seconds(step.seconds) if step.seconds is not None else ""
+        took = words.took(step.seconds)
         ranks = step.ranks
         spread = (
             f"ranks {show_seconds(min(ranks.values()))} to {show_seconds(max(ranks.values()))}"
@@ -176,13 +179,12 @@ def _ledger(ledger: MemoryLedger, width: int) -> list[RenderableType]:
         share = f" ({ledger.utilisation:g} of it)" if ledger.utilisation else ""
         head.append(f"{', ' if head else ''}{show_bytes(ledger.budget_bytes)} usable{share}")
     table = _rows(columns=4)
-    bar, styles = memory_bar(ledger, min(width - 6, 72))
+    bar = memory_bar(ledger, min(width - 6, 72))
     for part in ledger.parts:
         size = Text(show_bytes(part.bytes), justify="right")
         basis = "" if part.basis == "read" else part.basis
-        table.add_row(
-            Text("█", style=styles.get(part.name, "dim")), words.label(part.name), size, Text(basis, style="dim")
-        )
+        letter, style = look(part.name)
+        table.add_row(Text(letter, style=f"{style} reverse"), part.name, size, Text(basis, style="dim"))
     return [_in(block) for block in (head, bar, table) if block]
 
 
@@ -190,8 +192,7 @@ def _notes(report: Report) -> list[RenderableType]:
     made: list[RenderableType] = []
     if report.holds:
         made.append(Text.assemble(("\nShown to work: ", "bold"), ", ".join(report.holds)))
-    notes = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped)]
-    if notes:
+    if notes := words.notes(report):
         made += [_heading("Notes"), _in(Group(*(Text(f"• {note}", style="dim") for note in notes[:12])))]
     made.append(Text(f"\nRead: {words.seen(report)}.", style="dim"))
     return made

@@ -21,15 +21,6 @@ ACTIONS = {
     "reboot": "reboot the node",
     "service": "have the hardware serviced",
 }
-PART_NAMES = {
-    "weights": "weights",
-    "non_torch": "outside torch (context, NCCL)",
-    "activation_peak": "activation peak",
-    "graphs": "CUDA graphs",
-    "kv_pool": "KV pool",
-    "unaccounted": "unaccounted for",
-    "outside_budget": "left outside the budget",
-}
 
 
 def figure(name: str, value: Any) -> str:
@@ -54,7 +45,7 @@ def figures(values: Mapping[str, Any]) -> str:
 
 
 def label(name: str) -> str:
-    return PART_NAMES.get(name, name.strip("_").replace("_", " "))
+    return name.strip("_").replace("_", " ")
 
 
 def judgement(finding: Finding) -> str:
@@ -69,6 +60,21 @@ def action(finding: Finding) -> str:
         return ""
     radius = f" (touches: {finding.blast_radius})" if finding.blast_radius else ""
     return ACTIONS[finding.operator_action] + radius
+
+
+def took(seconds: float | None) -> str:
+    """A step's duration; most logs print whole seconds, so nothing shorter than half of one is told exactly."""
+    if seconds is None:
+        return ""
+    return "< 1 s" if seconds < 0.5 else show_seconds(seconds)
+
+
+def notes(report: Report) -> list[str]:
+    """What else to tell: earlier starts, input that was not kept, and, where nothing could be judged, what was missing."""
+    told = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped if s.kind == "input")]
+    if report.verdict.state == "unknown":
+        told += [f"not judged, {s.what} {s.why}" for s in report.skipped if s.kind == "rule"]
+    return told
 
 
 def place(evidence: Evidence) -> str:
