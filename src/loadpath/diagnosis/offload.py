@@ -76,9 +76,7 @@ def _plan_of(case: Case, load: LayersOffloaded) -> OffloadPlan:
         ]
         if free:
             fields["free_bytes"] = free[0].bytes
-    pools = [
-        p for p in case.all(KvPool) if p.bytes and start < p.span.first_line <= load.span.first_line + 80 and not p.what
-    ]
+    pools = [p for p in case.all(KvPool) if p.bytes and start < p.span.first_line <= load.span.first_line + 80]
     if pools and "kv_bytes" not in fields:
         fields["kv_bytes"] = pools[0].bytes or 0
     return OffloadPlan(span=load.span, **fields)  # type: ignore[arg-type]

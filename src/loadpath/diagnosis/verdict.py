@@ -105,7 +105,7 @@ def _serves(case: Case) -> str:
     parts = []
     if (weights := next((w for w in reversed(case.all(WeightsLoaded)) if not w.what), None)) is not None and weights.bytes:
         parts.append(f"weights {show_bytes(weights.bytes)} per GPU")
-    if (pool := next((p for p in reversed(case.all(KvPool)) if not p.what), None)) is not None and pool.tokens:
+    if (pool := case.last(KvPool)) is not None and pool.tokens:
         parts.append(f"KV cache {show_count(pool.tokens)} tokens")
     if (room := case.last(Concurrency)) is not None:
         parts.append(f"room for {room.ratio:.4g} requests of {show_count(room.context_tokens)} tokens")

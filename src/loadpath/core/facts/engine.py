@@ -104,8 +104,6 @@ class KvPool(Fact, frozen=True, kw_only=True):
     device: str = "GPU"
     derived: bool = False
     rank: int | None = None
-    what: str = ""
-    """`draft` (a drafter's cache), `sliding` (window layers), `state` (recurrent state); "" for the cache itself."""
 
 
 class Concurrency(Fact, frozen=True, kw_only=True):

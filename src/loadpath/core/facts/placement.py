@@ -38,6 +38,17 @@ class BufferPlaced(Fact, frozen=True, kw_only=True):
         return is_gpu(self.device)
 
 
+class SidePool(Fact, frozen=True, kw_only=True):
+    """A pool beside the KV cache itself (which is a KvPool): `draft` (a drafter's cache), `sliding` and `full` (the two
+    parts of a window model's cache), `state` (recurrent state), `measuring` (built for the profiling pass only)."""
+
+    what: str
+    tokens: int | None = None
+    bytes: int | None = None
+    dtype: str | None = None
+    rank: int | None = None
+
+
 class BufferRefused(Fact, frozen=True, kw_only=True):
     """An allocator refused a buffer. `part` says which, once a later line names it; `reason` as printed.
 
