@@ -49,9 +49,10 @@ def _of_incident(case: Case, incident: Incident) -> Finding:
     if stated and row_id in (APPLICATION, HANG, "nvlink-peer-access"):
         row_id = "gpu-recovery-required"  # a program's fault alone needs no reset: the driver knows of more
     row = findings()[row_id]
-    harmless = row_id == NVLINK and all(harmless_link(e) for e in incident.events if e.unit) and not stated
+    decoded = [e for e in incident.events if e.unit]
+    harmless = row_id == NVLINK and not stated and len(decoded) > 0 and all(map(harmless_link, decoded))
     gpus = _named(incident, row_id)
-    values = _values(incident, gpus)
+    values = _values(case, incident, gpus)
     action = stated or _catalogued(incident, row_id, harmless)
     doing = response(action)
     cause = [s for t in row.cause if (s := fill(t, values)) is not None] + _tail(case, incident, gpus)
@@ -79,16 +80,17 @@ def _named(incident: Incident, row_id: str) -> list[str]:
     return list(dict.fromkeys([*incident.gpus, *incident.recovery])) if incident.recovery else incident.gpus
 
 
-def _values(incident: Incident, gpus: list[str]) -> dict[str, Any]:
+def _values(case: Case, incident: Incident, gpus: list[str]) -> dict[str, Any]:
     lead = incident.lead
-    table = xids().get(lead.code)
+    code = lead.caused_by or lead.code
+    table = xids().get(code)
     same = [e for e in incident.events if e.code == lead.code]
     return {
         "gpus": " and ".join(gpus) if len(gpus) < 3 else ", ".join(gpus),
         "first_gpu": lead.pci if lead.pci in gpus else gpus[0],
-        "xid": lead.code,
+        "xid": code,
         "what": table.what if table else "a code that is not in the catalogue of current GPUs.",
-        "process": _process(lead, same),
+        "process": _process(case, lead, same),
         "detail": _detail(incident),
         "wait": _wait(same),
         "lines": len(same) if len(same) > 1 else None,
@@ -99,11 +101,17 @@ def _values(incident: Incident, gpus: list[str]) -> dict[str, Any]:
     }
 
 
-def _process(lead: XidEvent, same: Sequence[XidEvent]) -> str | None:
+def _process(case: Case, lead: XidEvent, same: Sequence[XidEvent]) -> str | None:
+    """The process that was charged with it, and which rank of an engine that is, where a log beside it tells."""
     event = next((e for e in [lead, *same] if e.pid is not None), None)
     if event is None:
         return None
-    return f"pid {event.pid} ({event.name})" if event.name else f"pid {event.pid}"
+    own = next(
+        (f.origin for f in case.facts if f.origin.pid == event.pid and f.origin.process not in (None, "kernel")), None
+    )
+    rank = f"rank {own.rank}" if own and own.rank is not None else own.process if own else None
+    known = ", ".join(word for word in (event.name, rank) if word)
+    return f"pid {event.pid} ({known})" if known else f"pid {event.pid}"
 
 
 def _detail(incident: Incident) -> str | None:
@@ -170,7 +178,7 @@ def _tail(case: Case, incident: Incident, gpus: list[str]) -> list[str]:
         first = before[0]
         gap = seconds_between(first.origin, incident.lead.origin)
         when = f" {show_seconds(gap)} earlier" if gap and gap >= 1 else " just before it"
-        who = f" ({_process(first, [])})" if first.pid else ""
+        who = f" ({_process(case, first, [])})" if first.pid else ""
         said.append(f"Xid {first.code}{who} on {first.pci} came{when}: {_meaning(first.code)}.")
     followers = incident.followers
     if followers:
@@ -256,9 +264,10 @@ def judge_lost(case: Case) -> Iterator[Finding]:
 def judge_init(case: Case) -> Iterator[Finding]:
     """The module found the GPU and could not start it."""
     failed = case.all(AdapterInitFailed)
-    gpus = list(dict.fromkeys(f.pci for f in failed))
+    gpus = list(dict.fromkeys(f.pci for f in failed if f.pci))
     earlier = next((e for e in case.all(XidEvent) if e.pci in gpus), None)
-    values = {"gpus": " and ".join(gpus), "first_gpu": gpus[0], "code": failed[0].code, "times": len(failed)}
+    first = gpus[0] if gpus else "<bus id>"
+    values = {"gpus": " and ".join(gpus) or "(not named)", "first_gpu": first, "code": failed[0].code}
     if earlier is not None:
         values["earlier"] = f"Xid {earlier.code} on {earlier.pci}"
     yield finding("gpu-init-failed", failed, case=case, values=values, figures={"gpus": gpus, "code": failed[0].code})

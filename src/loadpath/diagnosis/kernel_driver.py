@@ -20,6 +20,7 @@ from loadpath.knowledge.gpus import by_pci_id, generation_of
 from loadpath.knowledge.tables import findings
 
 MISMATCH = "driver-library-mismatch"
+_BUILT = ("secure-boot-rejects-module", "module-for-other-kernel", "module-missing-for-kernel", "driver-not-loaded")
 _ROW_OF = {
     "open-module": "open-module-cannot-drive-gpu", "proprietary-module": "open-module-required",
     "not-supported": "gpu-not-supported-by-driver", "legacy": "gpu-not-supported-by-driver",
@@ -43,7 +44,8 @@ def judge_module(case: Case) -> Iterator[Finding]:
         if row_id == MISMATCH:
             yield _mismatch(case, facts, values)
         else:
-            yield finding(row_id, facts, case=case, values=values)
+            built = [m for m in case.all(DkmsModule) if "installed" in m.state] if row_id in _BUILT else []
+            yield finding(row_id, [*facts, *built], case=case, values=values)
 
 
 def _common(case: Case) -> dict[str, Any]:

@@ -91,9 +91,10 @@ class Incident(msgspec.Struct, frozen=True):
 
 def finding_of(event: XidEvent) -> str:
     """The finding that this Xid alone would be."""
-    if known := _FINDING_OF.get(event.code):
+    code = event.caused_by or event.code
+    if known := _FINDING_OF.get(code):
         return known
-    row = xids().get(event.code)
+    row = xids().get(code)
     if row is None or row.severity == "info":
         return "xid-notice"
     return _BY_KIND.get(row.kind, "xid-notice")
@@ -134,8 +135,10 @@ def _incident(group: Sequence[XidEvent]) -> Incident:
 
 def weight(event: XidEvent) -> int:
     """How much this Xid asks to lead; an NVLink event that its own words call harmless asks little."""
-    if finding_of(event) == NVLINK and harmless_link(event):
-        return 4
+    if event.caused_by:
+        return 4  # hearsay: better the event itself, where it is there
+    if finding_of(event) == NVLINK and event.fatal is False:
+        return 4 if harmless_link(event) else 3  # peers report the link of the GPU whose own event is fatal
     return _WEIGHT.get(finding_of(event), 5)
 
 

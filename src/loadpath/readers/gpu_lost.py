@@ -23,7 +23,7 @@ NEAR = 3  # the kernel says "The NVIDIA GPU …", "(PCI ID …)" and "fallen off
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     return re.compile({
-        "init": rf"GPU (?P<pci>{ADDRESS}): RmInitAdapter failed! \((?P<code>0x[0-9a-fA-F]+:0x[0-9a-fA-F]+:\d+)\)",
+        "init": rf"(?:GPU (?P<pci>{ADDRESS}): )?RmInitAdapter failed! \((?P<code>0x[0-9a-fA-F]+:0x[0-9a-fA-F]+:\d+)\)",
         "off": r"fallen off the bus",
         "address": rf"\b(?:GPU|PCI:) ?(?P<pci>{ADDRESS})",
         "handle": rf"device handle for (?:gpu ?(?:(?P<index>\d+): )?)?(?P<pci>{ADDRESS})?:? *(?P<words>[A-Z][\w ]+)",
@@ -42,7 +42,7 @@ def _fact(capture: Capture, lines: Sequence[Line], i: int, line: Line) -> Fact |
     text = line.text
     common = at(capture, line)
     if found := _pattern("init").search(text):
-        return AdapterInitFailed(**common, pci=pci_address(found["pci"]), code=found["code"])
+        return AdapterInitFailed(**common, pci=pci_address(found["pci"]) if found["pci"] else None, code=found["code"])
     if _pattern("off").search(text):
         if "Xid" in text:
             return None

@@ -17,6 +17,7 @@ from loadpath.core.facts.kernel import GpuIdentity, SxidEvent, XidEvent
 from loadpath.core.pci import pci_address
 from loadpath.core.text import Capture, Line
 
+UNNAMED = "(not named)"
 MOST_WRAPPED = 3  # lines that a person's editor wraps one message into
 
 
@@ -24,6 +25,8 @@ class _Patterns(msgspec.Struct, frozen=True):
     xid: re.Pattern[str]
     sxid: re.Pattern[str]
     plugin: re.Pattern[str]
+    loose: re.Pattern[str]
+    caused_by: re.Pattern[str]
     identity: re.Pattern[str]
     pid: re.Pattern[str]
     name: re.Pattern[str]
@@ -43,6 +46,11 @@ def _patterns() -> _Patterns:
             r"(?:nvswitch(?P<switch>\d+): )?\bSXid ?\((?:PCI:)?(?P<pci>[^)\s]+)\): *(?P<code>\d{5})\b,? *(?P<rest>.*)"
         ),
         plugin=re.compile(r"XidCriticalError: Xid=(?P<code>\d+) on Device=(?P<device>[^;,\s]+)"),
+        loose=re.compile(
+            r"\bXID:? ?(?P<code>\d{1,3})\b(?P<rest>.*?(?:PCI:(?P<pci>[0-9a-fA-F:.]{7,})|(?P<pid>pid=\d+)).*)",
+            re.IGNORECASE,
+        ),
+        caused_by=re.compile(r"caused by previous Xid (?P<code>\d+)"),
         identity=re.compile(r"NVRM: GPU at (?:PCI:)?(?P<pci>[0-9a-fA-F:.]+): (?P<uuid>GPU-[0-9a-fA-F-]+)"),
         pid=re.compile(r"\bpid=(?:'(?P<quoted>[^']*)'|(?P<pid>[^,\s]+)),?"),
         name=re.compile(r"\bname=(?P<name>[^,]+),?"),
@@ -70,6 +78,8 @@ def read(capture: Capture) -> Iterator[Fact]:
             yield _xid(capture, line, last, found, rest)
         elif found := patterns.plugin.search(line.text):
             yield XidEvent(**at(capture, line), pci=pci_address(found["device"]), code=int(found["code"]))
+        elif found := patterns.loose.search(line.text):
+            yield _xid(capture, line, line, found, found["rest"])
         elif found := patterns.identity.search(line.text):
             yield GpuIdentity(**at(capture, line), pci=pci_address(found["pci"]), uuid=found["uuid"])
 
@@ -95,12 +105,15 @@ def _xid(capture: Capture, line: Line, last: Line, found: re.Match[str], rest: s
     recovery = patterns.recovery.search(rest)
     nvlink5 = patterns.nvlink5.search(rest)
     link = nvlink5 or patterns.link.search(rest)
+    caused_by = patterns.caused_by.search(rest)
     code = int(found["code"])
+    gi = found.groupdict().get("gi")
     return XidEvent(
         **at(capture, line, last),
-        pci=pci_address(found["pci"]),
+        pci=pci_address(found["pci"]) if found["pci"] else UNNAMED,
         code=code,
-        gi=int(found["gi"]) if found["gi"] else None,
+        gi=int(gi) if gi else None,
+        caused_by=int(caused_by["code"]) if caused_by else None,
         pid=int(pid["pid"]) if pid and (pid["pid"] or "").isdigit() else None,
         name=_known(name["name"]) if name else None,
         detail=detail.strip(" ,"),

@@ -29,6 +29,8 @@ class XidEvent(Fact, frozen=True, kw_only=True):
     fatal: bool | None = None
     link: int | None = None
     words: tuple[int, ...] = ()
+    caused_by: int | None = None
+    """The Xid that a 45 names as its cause (`caused by previous Xid 149`)."""
 
 
 class SxidEvent(Fact, frozen=True, kw_only=True):
@@ -54,7 +56,7 @@ class GpuLost(Fact, frozen=True, kw_only=True):
 class AdapterInitFailed(Fact, frozen=True, kw_only=True):
     """`RmInitAdapter failed!`: the module found the GPU and could not start it. `code` is its triple as printed."""
 
-    pci: str
+    pci: str | None
     code: str
 
 
