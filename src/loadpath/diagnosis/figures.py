@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -59,8 +60,9 @@ def too_dear(start: Start | None) -> str:
         return ""
     tokens = start.fit.tokens or (start.fit.held or 0) * (start.fit.context or 0)
     return (
-        f"{show_bytes(start.fit.kv_bytes or 0)} for {show_count(tokens)} tokens is {show_mib(start.per_token)} a token, which no such model needs "
-        f"(a model of about {parameters / 1e9:.0f}B parameters keeps less than {show_mib(most)}): the figures do not belong together."
+        f"{show_bytes(start.fit.kv_bytes or 0)} for {show_count(tokens)} tokens is {show_mib(start.per_token)} a token, "
+        f"which no such model needs (about {parameters / 1e9:.0f}B parameters keep less than {show_mib(most)}): "
+        "the figures do not belong together."
     )
 
 
@@ -127,7 +129,8 @@ def _concurrency(case: Case) -> tuple[str, tuple[Fact, ...]]:
     if abs(ratio - served.ratio) <= 0.03 * served.ratio + 0.02:
         return "", ()
     return (
-        f"{show_count(pool.tokens)} tokens are {ratio:.2f} requests of {show_count(served.context_tokens)}, but {served.ratio:.2f}x is printed.",
+        f"{show_count(pool.tokens)} tokens are {ratio:.2f} requests of {show_count(served.context_tokens)}, but "
+        f"{served.ratio:.2f}x is printed.",
         (pool, served),
     )
 
@@ -135,7 +138,7 @@ def _concurrency(case: Case) -> tuple[str, tuple[Fact, ...]]:
 def judge_runs(case: Case) -> Iterator[Finding]:
     """Two starts of one model in the input whose bytes per token differ more than a cache type explains."""
     starts = [s for c in (*case.earlier, case) if (s := start_of(c)) is not None]
-    for first, last in zip(starts, starts[1:], strict=False):
+    for first, last in pairwise(starts):
         if first.fit.tensor_parallel != last.fit.tensor_parallel or not _same_model(first.name, last.name):
             continue
         times = max(first.per_token, last.per_token) / min(first.per_token, last.per_token)

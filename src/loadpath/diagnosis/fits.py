@@ -9,16 +9,31 @@ from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Concurrency, KvPool, KvShortfall, MemoryBreakdown, ModelNamed, WeightsLoaded
 from loadpath.core.facts.errors import FreeBelowDesired, OutOfMemory
+from loadpath.engines import registry as engines
 from loadpath.planning.kv import Model, default_utilisation, share_of
 from loadpath.planning.names import model_of, scheme_of
 from loadpath.planning.remedies import Fit
 
 F = TypeVar("F", bound=Fact)
 SHARES = ("gpu-memory-utilization", "mem-fraction-static")
+_MULTIMODAL = re.compile(
+    r"[-_\d]vl(?:\b|[-_f])|vision|llava|internvl|omni|pixtral|multimodal|minicpm-v|gemma-?3-(?:4|12|27)b"
+)
 CONTEXTS = ("max-model-len", "context-length", "ctx-size", "max-seq-len", "session-len", "num-ctx")
 SEQUENCES = ("max-num-seqs", "max-running-requests", "max-batch-size")
 TENSOR = ("tensor-parallel-size", "tp-size", "tp")
 PIPELINE = ("pipeline-parallel-size", "pp-size", "pp")
+
+
+def engine_of(case: Case, fact: Fact | None = None) -> str | None:
+    """The engine at hand: as the case knows it, as the fact says, or by the capture that the fact stands in."""
+    if case.engine:
+        return case.engine
+    if said := getattr(fact, "engine", None):
+        return str(said)
+    capture = case.capture_of(fact) if fact else None
+    entry = engines.by_kind(capture.kind) if capture else None
+    return entry.engine if entry else "vllm" if isinstance(fact, KvShortfall) else None
 
 
 def of_run(case: Case, kind: type[F], like: Fact | None) -> list[F]:
@@ -148,6 +163,12 @@ def is_hybrid(case: Case) -> bool:
             said,
         )
     )
+
+
+def is_multimodal(case: Case) -> bool:
+    """Whether the model takes images, by its names."""
+    said = [f"{m.name} {m.architecture}" for m in case.all(ModelNamed)] + [model_name(case) or ""]
+    return bool(_MULTIMODAL.search(" ".join(said).lower()))
 
 
 def fit_of(case: Case, like: Fact | None = None, shortfall: KvShortfall | None = None) -> Fit:

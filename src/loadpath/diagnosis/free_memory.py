@@ -11,7 +11,7 @@ from loadpath.core.facts.gpu import GpuState
 from loadpath.core.facts.memory import BrokenOff, MemoryUnbalanced
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes
-from loadpath.diagnosis.kv_cache import engine_of
+from loadpath.diagnosis.fits import engine_of
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 
@@ -43,8 +43,9 @@ def judge_free(case: Case) -> Iterator[Finding]:
             if case.setting("omni") is not None or len({f.text for f in facts}) > 1 else ""
         ),
     }  # fmt: skip
+    remedies = _free_remedies(engine, fact, held, small, bool(values["siblings"]))
     yield finding(
-        "gpu-memory-not-free", facts, case=case, values=values, remedies=_free_remedies(engine, fact, held, small, bool(values["siblings"])),
+        "gpu-memory-not-free", facts, case=case, values=values, remedies=remedies,
         figures={"free_bytes": fact.free_bytes, "total_bytes": total, "wanted_bytes": want},
     )  # fmt: skip
 

@@ -9,16 +9,15 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Concurrency, KvPool, KvShortfall, MemoryBreakdown, WeightsLoaded
 from loadpath.core.facts.memory import NoRoomForKv
 from loadpath.core.report import Finding, Remedy
-from loadpath.core.units import GIB, KIB, show_bytes, show_count
+from loadpath.core.units import KIB, show_bytes, show_count
 from loadpath.diagnosis.figures import start_of, too_dear
 from loadpath.diagnosis.fits import (
     CONTEXTS,
     PIPELINE,
-    SEQUENCES,
     breakdown_of,
     count,
+    engine_of,
     fit_of,
-    named_model,
     of_run,
     pool_of,
     weights_of,
@@ -26,7 +25,6 @@ from loadpath.diagnosis.fits import (
 from loadpath.diagnosis.memory_remedies import (
     eight_bit_kv,
     greater_share,
-    made,
     more_gpus,
     ranked,
     share_refused,
@@ -35,7 +33,6 @@ from loadpath.diagnosis.memory_remedies import (
     smaller_weights,
 )
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.engines import registry as engines
 from loadpath.engines.registry import flag
 from loadpath.planning import remedies as plan
 from loadpath.planning.kv import BLOCK, concurrency_class, share_of
@@ -46,24 +43,13 @@ LARGE_PEAK = 0.06  # of the GPU: an activation peak from here on is worth shrink
 CHUNK = 2048
 
 
-def engine_of(case: Case, fact: Fact | None = None) -> str | None:
-    """The engine at hand: as the case knows it, as the fact says, or by the capture that the fact stands in."""
-    if case.engine:
-        return case.engine
-    if said := getattr(fact, "engine", None):
-        return str(said)
-    capture = case.capture_of(fact) if fact else None
-    entry = engines.by_kind(capture.kind) if capture else None
-    return entry.engine if entry else "vllm" if isinstance(fact, KvShortfall) else None
-
-
 def judge_shortfall(case: Case) -> Iterator[Finding]:
     """Refused: the pool is smaller than one request of full length."""
     shortfalls = case.all(KvShortfall)
     fact = next((s for s in shortfalls if s.held_tokens or s.needed_bytes), shortfalls[0])
     engine = engine_of(case, fact)
     fit = fit_of(case, fact, fact)
-    budget = _budget(case, fact, engine)
+    budget = budget_words(case, fact, engine)
     values = {
         **_figures(fit, fact, budget.get("blocks", "")),
         **budget,
@@ -75,7 +61,7 @@ def judge_shortfall(case: Case) -> Iterator[Finding]:
         "quantise_only": _only_quantising(fit),
         "dear": too_dear(start_of(case)),
     }
-    evidence = [*_profile_facts(case, fact), *shortfalls]
+    evidence = [*profile_facts(case, fact), *shortfalls]
     yield finding(
         "kv-cache-below-one-request", evidence, case=case, values=values, remedies=_remedies(engine, fit, case, values),
         figures={"ratio": fit.held, "asked_tokens": fact.asked_tokens, "held_tokens": fit.tokens, "kv_bytes": fit.kv_bytes},
@@ -96,7 +82,7 @@ def _figures(fit: Fit, fact: KvShortfall, blocks: str) -> dict[str, str]:
     return values
 
 
-def _budget(case: Case, like: Fact, engine: str | None) -> dict[str, str]:
+def budget_words(case: Case, like: Fact, engine: str | None) -> dict[str, str]:
     """The KV share redone from the run's own figures, and the pool's blocks, in words."""
     values: dict[str, str] = {}
     breakdown, weights, pool = breakdown_of(case, like), weights_of(case, like), pool_of(case, like)
@@ -222,100 +208,11 @@ def _remedies(engine: str | None, fit: Fit, case: Case, values: dict[str, str]) 
     return ranked(listed)
 
 
-def _profile_facts(case: Case, like: Fact) -> list[Fact]:
+def profile_facts(case: Case, like: Fact) -> list[Fact]:
     return [
         *of_run(case, WeightsLoaded, like)[:1], *of_run(case, MemoryBreakdown, like)[-2:], *of_run(case, KvPool, like)[:1],
         *of_run(case, Concurrency, like)[:1],
     ]  # fmt: skip
-
-
-def judge_no_room(case: Case) -> Iterator[Finding]:
-    """Refused: nothing, or not enough for one sequence, is left for the pool."""
-    facts = case.all(NoRoomForKv)
-    fact = next((f for f in facts if f.fraction or f.least_fraction or f.available_bytes is not None), facts[0])
-    engine = engine_of(case, fact)
-    row = {
-        ("tensorrt-llm", "kv"): "kv-cache-below-one-sequence",
-        ("sglang", "kv"): "kv-no-room-static-share",
-        ("sglang", "state"): "state-cache-no-room",
-        ("tgi", "prefill"): "tgi-warm-up-refused",
-        ("lmdeploy", "kv"): "kv-no-room-lmdeploy",
-    }.get((fact.engine or "", fact.pool), "kv-no-room")
-    fit = fit_of(case, fact)
-    fraction = fact.fraction or fit.share or _fraction_setting(case)
-    values: dict[str, str] = {
-        **_budget(case, fact, engine),
-        "fraction": f"{fraction:g}" if fraction else "",
-        "least": f"{fact.least_fraction:g}" if fact.least_fraction else "",
-        "least_up": f"{min(0.99, int(fact.least_fraction * 100 + 2) / 100):g}" if fact.least_fraction else "",
-        "tokens": show_count(fact.tokens) if fact.tokens else "",
-        "model": _named_size(case),
-        "at": f"At --mem-fraction-static {fraction:g}" if fraction else "Here",
-        "draft": "and the draft model "
-        if case.setting("speculative-draft-model-path", "speculative-algorithm", "speculative-config")
-        else "",
-    }
-    if fit.kv_bytes is not None and fit.kv_bytes <= 0:
-        values["left"] = show_bytes(fit.kv_bytes)
-    remedies = _room_remedies(engine, fit, case) if row == "kv-no-room" else None
-    yield finding(row, [*_profile_facts(case, fact), *facts], case=case, values=values, remedies=remedies)
-
-
-def _fraction_setting(case: Case) -> float | None:
-    value = case.setting(
-        "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction", "cache-max-entry-count"
-    )
-    try:
-        return float(value) if value else None
-    except ValueError:
-        return None
-
-
-def _named_size(case: Case) -> str:
-    """ "about 59.6 GiB in 16 bits by its name" of a model whose name tells its size."""
-    model = named_model(case)
-    if model is None:
-        return ""
-    return f"{model.parameters / 1e9:g}B parameters take about {model.weight_bytes / GIB:.0f} GiB of weights at {model.stored_bits} bits"
-
-
-def _room_remedies(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
-    """For a KV share at or below zero: smaller weights, more GPUs, more share, a smaller profiling pass."""
-    share = plan.raise_share(fit)
-    better = None
-    if fit.kv_bytes is not None and share is not None and share.added_bytes is not None:
-        left = fit.kv_bytes + share.added_bytes
-        if left > 0:
-            better = Remedy(
-                f"Raise the memory share from {fit.share:g} to {plan.HIGHEST_SHARE}, if nothing else uses the GPU",
-                flag(engine, "memory-share", plan.HIGHEST_SHARE),
-                f"adds {show_bytes(share.added_bytes)}, which leaves {show_bytes(left)} for the KV cache",
-                {"added_bytes": int(share.added_bytes), "kv_bytes": int(left)},
-            )
-    elif fit.kv_bytes is None:
-        better = Remedy(
-            "Raise the memory share, if nothing else uses the GPU", flag(engine, "memory-share", plan.HIGHEST_SHARE),
-            f"each hundredth adds {show_bytes(fit.total_bytes / 100)}" if fit.total_bytes else "helps only where little is missing",
-        )  # fmt: skip
-    sequences = count(case, *SEQUENCES)
-    tensor = more_gpus(engine, fit) or made("Split the model over 2 GPUs (tensor parallel)", None,
-                                            flag(engine, "tensor-parallel", fit.tensor_parallel * 2),
-                                            "each holds about half of the weights")  # fmt: skip
-    smaller = smaller_weights(engine, fit)[:1]
-    return (
-        *([better] if better else []),
-        *smaller,
-        tensor,
-        Remedy(
-            "Make the profiling pass smaller: fewer tokens in one step, fewer sequences, fewer images per prompt",
-            " ".join(
-                t
-                for t in (flag(engine, "batched-tokens", CHUNK), flag(engine, "sequences", min(64, sequences or 64)))
-                if t
-            ),
-            "the activation peak shrinks about in proportion",
-        ),
-    )[:5]
 
 
 def judge_concurrency(case: Case) -> Iterator[Finding]:
@@ -336,10 +233,10 @@ def judge_concurrency(case: Case) -> Iterator[Finding]:
         "ratio": show_ratio(served.ratio),
         "asked": show_count(served.context_tokens),
         "held": show_count(held),
-        **_budget(case, served, engine),
+        **budget_words(case, served, engine),
         "share_refused": share_refused(fit),
     }
-    facts = _profile_facts(case, served)
+    facts = profile_facts(case, served)
     if kind == "none":
         yield finding(
             "kv-cache-below-one-request-started", [*facts, served], case=case, values=values,
@@ -373,10 +270,6 @@ def _company(remedy: Remedy, fit: Fit) -> str:
 
 RULES = (
     Rule(judge_shortfall, (KvShortfall,), ("kv-cache-below-one-request",), (MemoryBreakdown, WeightsLoaded, KvPool)),
-    Rule(judge_no_room, (NoRoomForKv,), (
-        "kv-no-room", "kv-cache-below-one-sequence", "kv-no-room-static-share", "state-cache-no-room",
-        "tgi-warm-up-refused", "kv-no-room-lmdeploy",
-    ), (MemoryBreakdown, WeightsLoaded)),
     Rule(judge_concurrency, (Concurrency,), (
         "kv-cache-below-one-request-started", "kv-cache-no-batching", "kv-cache-little-concurrency",
     ), (MemoryBreakdown, KvPool)),

@@ -9,152 +9,171 @@ from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.memory import ProfiledItems
 from loadpath.core.report import Remedy
 from loadpath.core.units import show_bytes
-from loadpath.diagnosis.fits import SEQUENCES, count, model_name, number
-from loadpath.diagnosis.memory_remedies import ranked
+from loadpath.diagnosis.fits import SEQUENCES, SHARES, count, is_multimodal, number
 from loadpath.engines.registry import flag
 from loadpath.planning.oom import Holders
 from loadpath.planning.remedies import Fit
 
 STEP_TOKENS = 2048  # tokens of one step that every engine runs well with
-SEQUENCES_STEP = (1024, 512, 256, 128, 64, 32, 16, 8)
+OFFLOADED_GIB = 8
+LEAST_SHARE = 0.3  # of a GPU that is worth sharing
+_PIXELS = "--mm-processor-kwargs '{\"max_pixels\": 1003520}'"
 
 
-def split(engine: str | None, fit: Fit, ranks: int | None = None) -> Remedy:
-    ranks = ranks or fit.tensor_parallel * 2
+def _kept(*remedies: Remedy | None) -> tuple[Remedy, ...]:
+    return tuple(r for r in remedies if r is not None)[:5]
+
+
+def split(engine: str | None, fit: Fit) -> Remedy:
+    ranks = fit.tensor_parallel * 2
     return Remedy(
-        f"Split the model over {ranks} GPUs (tensor parallel)", flag(engine, "tensor-parallel", ranks),
-        f"each holds about 1/{ranks} of the weights; the attention heads must divide by {ranks}",
-    )  # fmt: skip
+        f"Split the model over {ranks} GPUs (tensor parallel)",
+        flag(engine, "tensor-parallel", ranks),
+        f"each holds half of the weights that one holds now; the attention heads must divide by {ranks}",
+    )
 
 
-def weights(engine: str | None, fit: Fit, case: Case, phase: str, oom: OutOfMemory) -> tuple[Remedy, ...]:
+def weights(engine: str | None, fit: Fit, phase: str, oom: OutOfMemory) -> tuple[Remedy, ...]:
     """Smaller weights, more cards, or weights on the host: nothing else bounds what loading takes."""
-    converting = phase == "conversion" or oom.operation == "FP8 conversion"
-    quantised = Remedy(
-        "Serve a checkpoint that is already quantised (FP8, AWQ, GPTQ)" if converting else "Serve a checkpoint quantised to 8 or 4 bits (FP8, AWQ, GPTQ), or a smaller model",
-        effect="nothing is converted at load, so the 16-bit weights are never resident" if converting
-        else "8 bits take half of 16-bit weights, 4 bits a little over a quarter",
-    )  # fmt: skip
-    offload = flag(engine, "cpu-offload", 8)
+    if phase == "conversion" or oom.operation == "FP8 conversion":
+        smaller = Remedy(
+            "Serve a checkpoint that is already quantised (FP8, AWQ, GPTQ)",
+            effect="nothing is converted at load, so the 16-bit weights are never resident",
+        )
+    else:
+        smaller = Remedy(
+            "Serve a checkpoint quantised to 8 or 4 bits (FP8, AWQ, GPTQ), or a smaller model",
+            effect="8 bits take half of 16-bit weights, 4 bits a little over a quarter",
+        )
+    offload = flag(engine, "cpu-offload", OFFLOADED_GIB)
     host = Remedy(
         "Keep part of the weights in host memory",
         offload,
-        "8 GiB less on the GPU; every step reads them over PCIe, so it is slow",
+        f"{OFFLOADED_GIB} GiB less on the GPU; every step reads them over PCIe, so it is slow",
     )
-    transformers = Remedy(
-        "Let accelerate place layers on other GPUs or the host", 'device_map="auto", load_in_4bit=True'
-    )
-    listed: list[Remedy | None] = [quantised, split(engine, fit)]
-    listed.append(host if offload else transformers if engine is None else None)
-    return tuple(r for r in listed if r is not None)
+    placed = Remedy("Let accelerate place layers on other GPUs or the host", 'device_map="auto", load_in_4bit=True')
+    return _kept(smaller, split(engine, fit), host if offload else placed if engine is None else None)
 
 
-def fewer_sequences(engine: str | None, case: Case, to: int = 16) -> Remedy:
+def fewer_sequences(engine: str | None, case: Case, to: int = 16, effect: str = "") -> Remedy:
     now = count(case, *SEQUENCES)
     to = min(to, max(1, now // 4)) if now else to
-    return Remedy(
-        f"Allow fewer sequences at once ({to}" + (f" instead of {now})" if now else "; the default is 256 or more)"),
-        flag(engine, "sequences", to), "fewer dummy sequences (and images) in the pass",
-    )  # fmt: skip
+    instead = f" instead of {now}" if now else "; the default is 256 or more"
+    return Remedy(f"Allow fewer sequences at once ({to}{instead})", flag(engine, "sequences", to), effect)
 
 
 def fewer_tokens(engine: str | None, case: Case) -> Remedy:
     now = count(case, "max-num-batched-tokens", "chunked-prefill-size")
     to = min(STEP_TOKENS, max(256, now // 2)) if now else STEP_TOKENS
-    command = " ".join(t for t in (
-        flag(engine, "chunked-prefill", True) if engine == "vllm" else "", flag(engine, "batched-tokens", to)) if t)  # fmt: skip
+    chunked = flag(engine, "chunked-prefill", True) if engine == "vllm" else ""
     return Remedy(
-        f"Run fewer tokens in one step ({to}): chunked prefill with a cap on the batched tokens", command,
+        f"Run fewer tokens in one step ({to}): chunked prefill with a cap on the batched tokens",
+        f"{chunked} {flag(engine, 'batched-tokens', to)}".strip(),
         "the activation peak shrinks about in proportion",
-    )  # fmt: skip
-
-
-def profiling(engine: str | None, case: Case, multimodal: bool | None = None) -> tuple[Remedy, ...]:
-    items = case.last(ProfiledItems)
-    images = items is not None or bool(multimodal)
-    limit = Remedy(
-        "Allow fewer or smaller images and videos per prompt", "--limit-mm-per-prompt '{\"image\": 2, \"video\": 0}' "
-        "--mm-processor-kwargs '{\"max_pixels\": 1003520}'", "the pass holds the most that a prompt may bring",
-    ) if engine in (None, "vllm") else None  # fmt: skip
-    context = Remedy(
-        "Set the context to what is needed, where it is the model's own (long) default", flag(engine, "context-length", 16384),
-        "without chunked prefill the pass runs a prompt of that length",
-    )  # fmt: skip
-    sequences = fewer_sequences(engine, case)
-    known = (
-        [limit, sequences, fewer_tokens(engine, case)]
-        if items
-        else [sequences, context, fewer_tokens(engine, case), limit if images else None]
     )
-    return tuple(r for r in known if r is not None)[:5]
 
 
-def lower_share(engine: str | None, case: Case | None, fit: Fit, by: float = 0.05) -> Remedy:
-    share = number(case, "gpu-memory-utilization", "mem-fraction-static") if case else fit.share
-    share = share or fit.share
+def fewer_images(engine: str | None) -> Remedy | None:
+    if engine not in (None, "vllm"):
+        return None
+    return Remedy(
+        "Allow fewer or smaller images and videos per prompt",
+        f'--limit-mm-per-prompt \'{{"image": 2, "video": 0}}\' {_PIXELS}',
+        "the pass holds the most that a prompt may bring",
+    )
+
+
+def profiling(engine: str | None, case: Case) -> tuple[Remedy, ...]:
+    """A smaller dummy run. Whole prompts in one step are a matter of vLLM's first engine (before 0.8)."""
+    counted = case.last(ProfiledItems) is not None
+    sequences = fewer_sequences(engine, case, effect="fewer dummy sequences, and with them images, in the pass")
+    context = None
+    if case.version is None or case.version < (0, 8):
+        context = Remedy(
+            "Set the context to what is needed, where it is the model's own (long) default",
+            flag(engine, "context-length", 16384),
+            "without chunked prefill the pass runs a prompt of that length",
+        )
+    images = fewer_images(engine) if counted or is_multimodal(case) else None
+    tokens = fewer_tokens(engine, case)
+    if counted:
+        return _kept(images, sequences, tokens)
+    if context is not None:
+        return _kept(sequences, context, tokens, images)
+    return _kept(tokens, images, sequences, split(engine, fit=Fit()))
+
+
+def lower_share(engine: str | None, fit: Fit, by: float = 0.05) -> Remedy:
+    """Less of the GPU for weights and KV cache: what is left over is where graphs, libraries and spikes live."""
+    share = fit.share
     if share is None:
         return Remedy(
             "Lower the memory share by 0.05, so that more stays free outside the budget",
-            flag(engine, "memory-share", 0.85), "each 0.01 leaves 1 % of the card; the KV cache gives it up",
-        )  # fmt: skip
+            flag(engine, "memory-share", 0.85),
+            "each 0.01 leaves 1 % of the card; the KV cache gives it up",
+        )
     to = math.floor(round(100 * (share - by), 6)) / 100
     effect = "the KV cache gives it up"
     if fit.total_bytes:
-        effect = f"leaves {show_bytes((1 - to) * fit.total_bytes)} outside the budget instead of {show_bytes((1 - share) * fit.total_bytes)}"
+        left, before = show_bytes((1 - to) * fit.total_bytes), show_bytes((1 - share) * fit.total_bytes)
+        effect = f"leaves {left} outside the budget instead of {before}"
     return Remedy(f"Lower the memory share from {share:g} to {to:g}", flag(engine, "memory-share", to), effect)
 
 
 def capture(engine: str | None, fit: Fit) -> tuple[Remedy, ...]:
     sizes = 64 if engine == "sglang" else "[1,2,4,8,16,32,64]"
     return (
-        Remedy("Capture fewer and smaller CUDA graphs", flag(engine, "graph-sizes", sizes), "graph memory grows with the largest size and their number"),
-        lower_share(engine, None, fit),
+        Remedy(
+            "Capture fewer and smaller CUDA graphs",
+            flag(engine, "graph-sizes", sizes),
+            "graph memory grows with the largest size and their number",
+        ),
+        lower_share(engine, fit),
         Remedy("Do without CUDA graphs", flag(engine, "eager", True), "no graph memory; decoding is slower"),
-    )  # fmt: skip
+    )
 
 
 def sampler(engine: str | None, fit: Fit, requests: int | None) -> tuple[Remedy, ...]:
-    to = max(16, (requests or 1024) // 4)
+    now = requests or 1024
+    to = max(16, now // 4)
+    instead = f" instead of {requests}" if requests else ""
     return (
         Remedy(
-            f"Allow fewer sequences at once ({to}" + (f" instead of {requests})" if requests else ")"), flag(engine, "sequences", to),
-            f"the warm-up's logits shrink to {100 * to / (requests or 1024):.0f} %",
+            f"Allow fewer sequences at once ({to}{instead})",
+            flag(engine, "sequences", to),
+            f"the warm-up's logits shrink to {100 * to / now:.0f} %",
         ),
-        lower_share(engine, None, fit),
-    )  # fmt: skip
+        lower_share(engine, fit),
+    )
 
 
 def pool(engine: str | None, fit: Fit) -> tuple[Remedy, ...]:
-    return (
-        Remedy("Let the engine size the pool itself: remove a size set by hand (blocks, KV bytes, max tokens)"),
-        lower_share(engine, None, fit),
-    )
+    by_hand = "Let the engine size the pool itself: remove a size set by hand (blocks, KV bytes, maximum tokens)"
+    return (Remedy(by_hand), lower_share(engine, fit))
 
 
 def serving(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple[Remedy, ...]:
-    name = (model_name(case) or "").lower()
-    images = oom.operation == "vision encoder" or "-vl" in name or "vision" in name
-    limit = Remedy(
-        "Limit the size of images",
-        "--mm-processor-kwargs '{\"max_pixels\": 1003520}'",
-        "the encoder's spike shrinks with the pixels",
-    )
-    logprobs = Remedy("Ask for no prompt log-probabilities on long prompts", "omit prompt_logprobs / echo with logprobs",
-                      "saves prompt tokens x vocabulary x 4 bytes")  # fmt: skip
-    if engine in (None, "transformers") and fit.share is None:
-        return (
+    """More room outside the budget, or a step that needs less."""
+    images = oom.operation == "vision encoder" or is_multimodal(case)
+    smaller = Remedy("Limit the size of images", _PIXELS, "the encoder's spike shrinks with the pixels")
+    if engine is None and fit.share is None:
+        return _kept(
             Remedy("Run smaller batches or shorter inputs", "batch_size=1", "buffers of a step shrink in proportion"),
             Remedy("Load the weights in 16, 8 or 4 bits", "torch_dtype=torch.bfloat16, load_in_4bit=True"),
-            *([limit] if images else []),
+            smaller if images else None,
         )
-    listed = [
+    logprobs = Remedy(
+        "Ask for no prompt log-probabilities on long prompts",
+        "omit prompt_logprobs, and echo together with logprobs",
+        "saves prompt tokens x vocabulary x 4 bytes",
+    )
+    return _kept(
         logprobs if oom.operation == "prompt logprobs" else None,
-        lower_share(engine, case, fit),
+        lower_share(engine, fit),
         fewer_tokens(engine, case),
-        limit if images and engine == "vllm" else None,
-        fewer_sequences(engine, case, 64),
-    ]
-    return tuple(r for r in listed if r is not None)
+        smaller if images and engine == "vllm" else None,
+        fewer_sequences(engine, case, 64, "fewer requests share a step"),
+    )
 
 
 def smaller_step(engine: str | None, case: Case, phase: str) -> tuple[Remedy, ...]:
@@ -166,77 +185,43 @@ def smaller_step(engine: str | None, case: Case, phase: str) -> tuple[Remedy, ..
     return (fewer_tokens(engine, case),) if engine else ()
 
 
-def training(phase: str, oom: OutOfMemory) -> tuple[Remedy, ...]:
-    checkpointing = Remedy("Recompute activations (gradient checkpointing)", "model.gradient_checkpointing_enable() / --gradient_checkpointing true",
-                           "keeps about 2 bytes x sequence x batch x hidden a layer instead of 30 or more")  # fmt: skip
-    batch = Remedy("Smaller micro-batch, with more accumulation steps for the same total", "--per_device_train_batch_size 1 --gradient_accumulation_steps <n>",
-                   "activations shrink in proportion; static memory does not")  # fmt: skip
-    attention = Remedy("Attention that never stores the scores", "attn_implementation=\"flash_attention_2\" (or \"sdpa\")",
-                       "removes the batch x heads x sequence squared term")  # fmt: skip
-    shorter = Remedy("Shorter sequences", "--max_seq_length 2048", "activations shrink at least in proportion")
-    states = (
-        Remedy("Shard or offload the optimizer's states", "DeepSpeed ZeRO-2/3 or FSDP full_shard; offload_optimizer: cpu", "12 of 16 bytes a parameter"),
-        Remedy("An 8-bit optimizer", "--optim adamw_bnb_8bit", "2 bytes a parameter for its states instead of 8"),
-        Remedy("Train adapters only (LoRA; QLoRA with a 4-bit base)", "peft LoraConfig, load_in_4bit=True", "no gradients or states for the base weights"),
-    )  # fmt: skip
-    if phase == "optimizer-step":
-        return (*states, batch)
-    if "softmax" in oom.operation:
-        return (checkpointing, attention, batch, shorter)
-    if "loss" in oom.operation or oom.operation == "logits":
-        return (
-            batch,
-            shorter,
-            Remedy("A fused loss that never keeps all logits", "Liger kernel: --use_liger_kernel true"),
-            checkpointing,
-        )
-    return (checkpointing, batch, attention, states[0], states[2])
-
-
 def other_process(engine: str | None, oom: OutOfMemory, who: Holders) -> tuple[Remedy, ...]:
     pids = " ".join(str(pid) for pid, _ in who.others[:4])
     named = f"process {pids}" if len(who.others) == 1 else f"processes {pids}"
     share = None
     if oom.total_bytes and engine in ("vllm", "sglang"):
-        free = max(0.0, 1 - who.other_bytes / oom.total_bytes - 0.03)
-        value = math.floor(100 * free) / 100
-        if value >= 0.3 and value * oom.total_bytes > 1.1 * (who.own or 0):
+        value = math.floor(100 * max(0.0, 1 - who.other_bytes / oom.total_bytes - 0.03)) / 100
+        if value >= LEAST_SHARE and value * oom.total_bytes > 1.1 * (who.own or 0):
             share = Remedy(
-                f"Or share the GPU on purpose: a memory share of at most {value:g}", flag(engine, "memory-share", value),
-                f"budget {show_bytes(value * oom.total_bytes)} beside the {show_bytes(who.other_bytes)} of the others",
-            )  # fmt: skip
-    return (
+                f"Or share the GPU on purpose: a memory share of at most {value:g}",
+                flag(engine, "memory-share", value),
+                f"budget {show_bytes(value * oom.total_bytes)} beside {show_bytes(who.other_bytes)} of the others",
+            )
+    return _kept(
         Remedy(
-            f"End {named} if it is a left-over, or wait for it (look first who it is)", f"kill {pids}",
-            f"frees {show_bytes(who.other_bytes)}, more than what was asked for", {"freed_bytes": who.other_bytes}, True,
+            f"End {named} if it is a left-over, or wait for it (look first who it is)",
+            f"kill {pids}",
+            f"frees {show_bytes(who.other_bytes)}, more than what was asked for",
+            {"freed_bytes": who.other_bytes},
+            True,
         ),
         Remedy("Start on a GPU that is empty", "CUDA_VISIBLE_DEVICES=<empty GPU>"),
-        *([share] if share else []),
-    )  # fmt: skip
-
-
-def turbomind(large: bool) -> tuple[Remedy, ...]:
-    tensor = Remedy(
-        "Split the model over two GPUs", "TurbomindEngineConfig(tp=2) / --tp 2", "half of the weights on each"
+        share,
     )
-    awq = Remedy(
-        "Serve the 4-bit (AWQ) checkpoint, or a smaller model", "model_format='awq'", "weights about 0.28 of 16 bits"
-    )
-    share = Remedy(
-        "Lower cache_max_entry_count from 0.8 to 0.4",
-        "--cache-max-entry-count 0.4",
-        "leaves 60 % of the free memory for run-time buffers instead of 20 %",
-    )
-    batch = Remedy("Smaller batches and sessions", "--max-batch-size 4 --session-len 4096", "fewer buffers at once")
-    return (tensor, awq, batch) if large else (share, batch, awq, tensor)
 
 
 def unknown(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
-    """Where the step is not known: what does no harm in any of them, and each for its step."""
-    quantised = Remedy(
-        "If it happened while loading: a checkpoint quantised to 8 or 4 bits, or more GPUs",
-        flag(engine, "tensor-parallel", fit.tensor_parallel * 2),
+    """Where the step is not known: one remedy for each step that it may have been."""
+    share = number(case, *SHARES)
+    limits = (flag(engine, "batched-tokens", STEP_TOKENS), flag(engine, "sequences", 64))
+    return _kept(
+        lower_share(engine, fit) if share is not None and share > 0.9 else None,
+        Remedy(
+            "If it happened while loading: a checkpoint quantised to 8 or 4 bits, or more GPUs",
+            flag(engine, "tensor-parallel", fit.tensor_parallel * 2),
+        ),
+        Remedy(
+            "If it happened in a pass or a request: fewer tokens and sequences in one step, smaller batches",
+            " ".join(text for text in limits if text),
+        ),
     )
-    step = Remedy("If it happened in a pass or a request: fewer tokens and sequences in one step",
-                  " ".join(t for t in (flag(engine, "batched-tokens", STEP_TOKENS), flag(engine, "sequences", 64)) if t))  # fmt: skip
-    return ranked([quantised, step])

@@ -33,6 +33,7 @@ MODULES: tuple[str, ...] = (
     "model_config",
     "container_injection",
     "cdi",
+    "container_parts",
     "shared_memory",
     "host_limits",
     "oom_killer",

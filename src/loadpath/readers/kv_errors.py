@@ -129,6 +129,9 @@ _TEXTS: tuple[tuple[str, str, Maker], ...] = (
     ("memory pool size is too small", r"Memory pool size is too small", _no_room("sglang")),
     ("maxtokensinpagedkvcache", r"maxTokensInPagedKvCache must be large enough to process at least 1 sequence"
      r"(?:.{0,60}?must be larger than (?P<tokens>\d+))?", _no_room("tensorrt-llm", one_sequence=True)),
+    ("insufficient gpu memory", r"Executor creation failed due to insufficient GPU memory"
+     r"(?:.{0,80}?could not be created: (?P<part>[\w ]+?)(?= Total|$))?"
+     rf"(?:.{{0,60}}?Free GPU memory before component creation attempt \(GiB\): (?P<left>{_NUMBER}))?", _no_room("tensorrt-llm")),
     ("no enough gpu memory for", r"No enough gpu memory for (?:kv cache|runtime)", _no_room("lmdeploy")),
     ("not enough memory to handle", r"Not enough memory to handle (?P<tokens>\d+) prefill tokens", _no_room("tgi", pool="prefill")),
     ("not enough memory to handle", r"Not enough memory to handle `?max_total_tokens=(?P<tokens>\d+)", _no_room("tgi")),

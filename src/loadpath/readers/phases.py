@@ -12,51 +12,75 @@ from functools import cache
 
 from loadpath.core.text import Line
 
-BACK, AHEAD = 150, 25  # lines of the same process that are looked at before and after
+BACK, AHEAD, NEAR = 150, 25, 8  # lines of the same process that are looked at before and after
 
-_PHASES: tuple[tuple[str, str], ...] = (
-    ("wake-up", r"\bwake_up\b"),
-    ("profiling", r"profile_run|determine_available_memory|determine_num_available_blocks|profile_num_available_blocks"
-                  r"|profile run for multi-modal"),
-    ("graph-capture", r"capture_model|capture_graph|cuda_graph_runner|CudaGraphRunner|init_cuda_graphs|init_device_graphs"
-                      r"|Capture cuda graph failed|in _capture_cudagraphs|_capture_cuda_graphs|aclgraph"),
-    ("sampler-warm-up", r"_dummy_sampler_run|_dummy_pooler_run|warming up sampler"),
-    ("kv-pool", r"initialize_kv_cache\b|_allocate_kv_cache|init_memory_pool|TokenToKVPool|in _create_buffers"
-                r"|CacheEngine\(|_allocate_kv_cache_tensors|BlockManager|init_kv_cache"),
-    ("conversion", r"process_weights_after_loading|marlin_repack|repack_|quantize_weights|_quantize_and_|Params4bit|Int8Params"),
-    ("optimizer-step", r"optimizer\.step\(|in _init_group|_multi_tensor_adam|_single_tensor_adam|optim/adam|in _fused_adam|init_optimizer_state"
-                       r"|initialize_optimizer_states"),
-    ("training-backward", r"\.backward\(|in backward\b|autograd/__init__|Variable\._execution_engine|loss\.backward"),
-    ("training-forward", r"training_step|compute_loss|trainer\.py|Trainer\.train|in train\b|finetune|train\.py|Max_MA|deepspeed/runtime"),
-    ("weights", r"make_layers|create_weights|in load_weights|weight_loader|_load_pretrained_model|in load_model\b|\bload_model\("
-                r"|in get_model\b|_init_model\(|initialize_model\(|in _initialize_model|model_loader|from_pretrained|set_module_tensor_to_device"
-                r"|safetensors|dispatch_model|in convert\b|lambda t: t\.cuda|Failed to load model|vocab_parallel_embedding"),
-    ("serving", r"output_handler failed|encountered a fatal error|EngineDeadError|AsyncEngineDeadError|execute_model|run_busy_loop|in engine_step"
-                r"|event_loop_(?:normal|overlap)|forward_batch_generation|run_batch|in generate\b|POST /|Exception in ASGI|Background loop"
-                r"|process_batch_result|execute_method|sample_tokens|while serving|in infer\b|stream_infer"),
+_FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("wake-up", (r"\bwake_up\b",)),
+    ("profiling", (
+        "profile_run", "determine_available_memory", "determine_num_available_blocks", "profile_num_available_blocks",
+        r"in warmup\b", "Method Warmup",
+    )),
+    ("graph-capture", (
+        "capture_model", r"capture_end\(", r"torch\.cuda\.graph\(", "[Cc]apture (?:cuda|CUDA) graph failed", "capture_graph",
+        "cuda_graph_runner", "CudaGraphRunner", "init_cuda_graphs", "init_device_graphs", "capture_cudagraphs", "aclgraph",
+    )),
+    ("sampler-warm-up", ("_dummy_sampler_run", "_dummy_pooler_run", "warming up sampler")),
+    ("kv-pool", (
+        r"initialize_kv_cache\b", "_allocate_kv_cache", "init_memory_pool", "TokenToKVPool", "in _create_buffers",
+        r"CacheEngine\(", "cache_engine", "init_kv_cache",
+    )),
+    ("conversion", (
+        "process_weights_after_loading", "marlin_repack", "repack_", "quantize_weights", "_quantize_and_", "Params4bit",
+        "Int8Params",
+    )),
+    ("optimizer-step", (
+        r"optimizer\.step\(", "in _init_group", "_multi_tensor_adam", "_single_tensor_adam", "optim/adam", "in _fused_adam",
+        "init_optimizer_state", "initialize_optimizer_states",
+    )),
+    ("training-backward", (r"\.backward\(", r"in backward\b", "autograd/__init__", r"Variable\._execution_engine")),
+    ("training-forward", (
+        "training_step", "compute_loss", r"trainer\.py", r"Trainer\.train", r"in train\b", "finetune", r"train\w*\.py",
+        "deepspeed/runtime",
+    )),
+    ("weights", (
+        "make_layers", "create_weights", "in load_weights", "weight_loader", "_load_pretrained_model", r"in load_model\b",
+        r"\bload_model\(", r"in get_model\b", r"_init_model\(", r"initialize_model\(", "in _initialize_model", "model_loader",
+        "from_pretrained", "set_module_tensor_to_device", "safetensors", "dispatch_model", r"in convert\b",
+        r"lambda t: t\.cuda", "vocab_parallel_embedding", "Failed to load model",
+    )),
+    ("serving", (
+        "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_batch_generation",
+        "run_batch", r"in generate\b", "process_batch_result", "execute_method", "sample_tokens", r"in infer\b", "stream_infer",
+        "output_handler", "Method (?:Prefill|Decode)", "entrypoints/openai/serving",
+    )),
 )  # fmt: skip
-_PINNED = r"pin_memory|cudaHostAlloc|host_alloc|empty\(.{0,80}pin_memory"
+# Records (no frames) that name the phase by themselves.
+_RECORDS: tuple[tuple[str, str], ...] = (
+    ("sampler-warm-up", "occurred when warming up (?:sampler|pooler)"),
+    ("graph-capture", "[Cc]apture (?:cuda|CUDA) graph failed"),
+    ("profiling", "profile run for multi-modal|processing method determine_num_available|Unable to warmup|Warmup\\(Generation"),
+    ("training-forward", r"\bMax_MA\b|\{'loss': |\bgrad_norm\b"),
+)  # fmt: skip
+_SERVING_RECORDS = (
+    r"output_handler failed|encountered a fatal error|EngineDeadError|Background loop has errored|Exception in ASGI"
+    r"|:prefill\{|:decode\{|Method (?:Prefill|Decode) encountered|Request failed during generation|POST /\S+ HTTP"
+)
+_PINNED = r"pin_memory|cudaHostAlloc|host_alloc"
 _OPERATIONS: tuple[tuple[str, str], ...] = (
     ("prompt logprobs", r"prompt_logprobs|compute_logprobs|gather_logprobs"),
     ("log-softmax", r"log_softmax"),
     ("attention scores (softmax)", r"\bsoftmax"),
     ("cross-entropy loss", r"cross_entropy|loss_function|ForCausalLMLoss|nll_loss"),
-    (
-        "FP8 conversion",
-        r"scaled_fp8_quant|torch\.empty\(shape, device=input\.device, dtype=out_dtype\)|per_token_group_quant",
-    ),
+    ("FP8 conversion", r"scaled_fp8_quant|torch\.empty\(shape, device=input\.device, dtype=out_dtype\)|per_token_group_quant"),
     ("weight repacking", r"marlin_repack|repack"),
     ("sampling over the vocabulary", r"top_k|top_p|sampler\.py|apply_penalties|torch\.sort"),
-    ("logits", r"compute_logits|_get_logits|lm_head|logits_processor"),
-    (
-        "vision encoder",
-        r"visual|vision_tower|vision_model|get_multimodal_embeddings|image_embeds|encoder_outputs|_process_image",
-    ),
+    ("logits", r"compute_logits|_get_logits|lm_head|logits_processor|logits\.float"),
+    ("vision encoder", r"visual|vision_tower|vision_model|get_multimodal_embeddings|image_embeds|encoder_outputs|_process_image"),
+    ("layer creation", r"make_layers|create_weights"),
     ("mixture-of-experts layer", r"fused_moe|fused_experts"),
     ("attention", r"scaled_dot_product_attention|flash_attn|attention\.py"),
     ("feed-forward layer", r"\bmlp\b|silu_and_mul|act_fn|gate_up_proj|down_proj"),
-    ("layer creation", r"make_layers|create_weights"),
-)
+)  # fmt: skip
 
 
 @cache
@@ -64,40 +88,40 @@ def _re(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
+@cache
+def _frames(phase: str) -> re.Pattern[str]:
+    return re.compile("|".join(dict(_FRAMES)[phase]))
+
+
 def _around(lines: Sequence[Line], i: int, back: int, ahead: int) -> list[str]:
-    """Texts of the lines around line i that the same process printed, as far as the prefixes tell processes apart."""
-    own = lines[i].origin
-    texts = []
-    for line in lines[max(0, i - back) : i + ahead + 1]:
-        other = line.origin
-        if own.rank is not None and other.rank is not None and other.rank != own.rank:
-            continue
-        texts.append(line.text)
-    return texts
+    """Texts of the lines around line i that the same rank printed, as far as the prefixes tell ranks apart."""
+    own = lines[i].origin.rank
+    window = lines[max(0, i - back) : i + ahead + 1]
+    return [line.text for line in window if own is None or line.origin.rank in (None, own)]
 
 
 def phase_of(lines: Sequence[Line], i: int) -> str:
     """The phase in which line i was printed; "" where the lines around it do not tell."""
     traceback = _traceback(lines, i)
     if traceback:
-        text = "\n".join(traceback)
+        text = "\n".join([lines[i].text, *traceback])
         if _re(_PINNED).search(text):
             return "pinned"
-        if found := next((phase for phase, pattern in _PHASES if _re(pattern).search(text)), ""):
+        if found := next((phase for phase, _ in _FRAMES if _frames(phase).search(text)), ""):
             return found
-    after = "\n".join(_around(lines, i, 0, AHEAD)[1:])
-    if re.search(_PHASES[-1][1].split("|execute_model")[0], after):
-        return "serving"
-    words = "\n".join(_around(lines, i, BACK, AHEAD))
-    return next((phase for phase, pattern in _PHASES if phase not in ("serving",) and _re(pattern).search(words)), "")
+    around = "\n".join(_around(lines, i, BACK, AHEAD))
+    if found := next((phase for phase, pattern in _RECORDS if _re(pattern).search(around)), ""):
+        return found
+    after = "\n".join(_around(lines, i, 0, AHEAD))
+    return "serving" if _re(_SERVING_RECORDS).search(after) else ""
 
 
 def _traceback(lines: Sequence[Line], i: int) -> list[str]:
     """The texts of the traceback that line i ends: back to its head (or as far as frames go)."""
     texts: list[str] = []
-    own = lines[i].origin
+    own = lines[i].origin.rank
     for line in reversed(lines[max(0, i - BACK) : i]):
-        if own.rank is not None and line.origin.rank is not None and line.origin.rank != own.rank:
+        if own is not None and line.origin.rank not in (None, own):
             continue
         texts.append(line.text)
         if "Traceback (most recent call last)" in line.text:
@@ -108,5 +132,5 @@ def _traceback(lines: Sequence[Line], i: int) -> list[str]:
 
 def operation_of(lines: Sequence[Line], i: int) -> str:
     """The operation that asked for the memory, from the innermost frames above line i; "" where they do not tell."""
-    near = "\n".join(_around(lines, i, 8, 0)[:-1])
+    near = "\n".join(_around(lines, i, NEAR, 0)[:-1])
     return next((name for name, pattern in _OPERATIONS if _re(pattern).search(near)), "")

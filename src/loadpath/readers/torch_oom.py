@@ -179,7 +179,9 @@ def _raw(text: str) -> dict[str, Any] | None:
         return {"allocator": "cupy", "requested_bytes": int(found[1].replace(",", ""))}
     if _re(r"Failed to load model - not enough GPU memory").search(text):
         return {"phase": "weights", "cut": True}
-    if _re(r"(?:CUDA|CUresult|cuda runtime|HIP)\W{0,3}(?:driver |runtime )?error\b.{0,40}?out of memory"
+    if _re(r"ggml-|ggml_").search(text):
+        return None  # llama.cpp's own pool, read by its engine
+    if _re(r"(?:CUDA|CUresult|cuda runtime|HIP)\W{0,3}(?:driver |runtime )?error\b.{0,80}?out of memory"
            r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory").search(text):  # fmt: skip
         return {"allocator": "cuda", "kind": "hip" if _re(r"\bhip").search(text) else "cuda"}
     return None

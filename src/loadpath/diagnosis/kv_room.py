@@ -1,0 +1,134 @@
+"""Engines that refused because nothing, or not enough for one sequence, was left for their KV pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadpath.core.case import Case, version_numbers
+from loadpath.core.facts.engine import EngineStarted, MemoryBreakdown, WeightsLoaded
+from loadpath.core.facts.errors import OutOfMemory
+from loadpath.core.facts.memory import NoRoomForKv
+from loadpath.core.report import Finding, Remedy
+from loadpath.core.units import GIB, show_bytes, show_count
+from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, named_model, number
+from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
+from loadpath.diagnosis.memory_remedies import made, more_gpus, smaller_weights
+from loadpath.diagnosis.rule import Rule, finding
+from loadpath.engines.registry import flag
+from loadpath.planning import remedies as plan
+from loadpath.planning.remedies import Fit
+
+_ROWS = {
+    ("tensorrt-llm", "kv"): "kv-cache-below-one-sequence",
+    ("sglang", "kv"): "kv-no-room-static-share",
+    ("sglang", "state"): "state-cache-no-room",
+    ("tgi", "prefill"): "tgi-warm-up-refused",
+    ("tgi", "kv"): "tgi-warm-up-refused",
+    ("lmdeploy", "kv"): "kv-no-room-lmdeploy",
+}
+_FRACTIONS = (
+    "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction", "cache-max-entry-count"
+)  # fmt: skip
+
+
+def judge(case: Case) -> Iterator[Finding]:
+    """Refused: nothing, or not enough for one sequence, is left for the pool."""
+    facts = case.all(NoRoomForKv)
+    fact = next((f for f in facts if f.fraction or f.least_fraction or f.available_bytes is not None), facts[0])
+    row = _ROWS.get((fact.engine or "", fact.pool), "kv-no-room")
+    if row == "tgi-warm-up-refused" and case.has(OutOfMemory):
+        return  # the allocator itself said so: judged with its figures
+    if row == "kv-cache-below-one-sequence" and not fact.one_sequence:
+        row = "kv-no-room-tensorrt"
+    engine = fact.engine or engine_of(case, fact)
+    fit = fit_of(case, fact)
+    values = {**budget_words(case, fact, engine), **_values(case, fact, fit)}
+    remedies = _remedies(engine, fit, case) if row == "kv-no-room" else None
+    yield finding(row, [*profile_facts(case, fact), *facts], case=case, values=values, remedies=remedies,
+                  figures={"kv_bytes": fit.kv_bytes})  # fmt: skip
+
+
+def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
+    fraction = fact.fraction or (fit.share if fact.engine == "vllm" else None) or number(case, *_FRACTIONS)
+    draft = case.setting("speculative-draft-model-path", "speculative-algorithm", "speculative-config")
+    values = {
+        "fraction": f"{fraction:g}" if fraction else "",
+        "at": f"At --mem-fraction-static {fraction:g}" if fraction else "Here",
+        "least": f"{fact.least_fraction:g}" if fact.least_fraction else "",
+        "least_up": f"{min(0.99, int(fact.least_fraction * 100 + 2) / 100):g}" if fact.least_fraction else "",
+        "tokens": show_count(fact.tokens) if fact.tokens else "",
+        "model": _named_size(case),
+        "draft": "and the draft model " if draft else "(and a draft model's, if there is one) ",
+        "charged": _charged(case),
+        "kv_left": show_bytes(fact.available_bytes) if fact.available_bytes is not None else "",
+    }
+    if fit.kv_bytes is not None and fit.kv_bytes <= 0:
+        values["short"] = show_bytes(-fit.kv_bytes)
+    return values
+
+
+def _named_size(case: Case) -> str:
+    """ "32B parameters take about 60 GiB of weights at 16 bits" of a model whose name tells its size."""
+    model = named_model(case)
+    if model is None:
+        return ""
+    size = model.weight_bytes / GIB
+    return f"{model.parameters / 1e9:g}B parameters take about {size:.0f} GiB of weights at {model.stored_bits} bits"
+
+
+def _charged(case: Case) -> str:
+    """Versions of vLLM that take the memory of other processes out of their own share (shared facts, vllm.md C.1)."""
+    started = case.last(EngineStarted)
+    if started is None or started.engine != "vllm" or not started.version:
+        return ""
+    version = version_numbers(started.version)
+    old = started.generation != "V1" and (0, 6, 4) <= version < (0, 6, 5)
+    if not old and not (started.generation == "V1" and version < (0, 9, 1)):
+        return ""
+    return (
+        "This version charges memory of other processes to the share: beside another server, the share must cover both."
+    )
+
+
+def _remedies(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
+    """For a KV share at or below zero: more share where it reaches, smaller weights, more GPUs, a smaller pass."""
+    sequences = count(case, *SEQUENCES)
+    tensor = more_gpus(engine, fit) or made(
+        "Split the model over 2 GPUs (tensor parallel)", None, flag(engine, "tensor-parallel", fit.tensor_parallel * 2),
+        "each holds about half of the weights",
+    )  # fmt: skip
+    narrower = Remedy(
+        "Make the profiling pass smaller: fewer tokens in one step, fewer sequences, fewer images per prompt",
+        " ".join(t for t in (flag(engine, "batched-tokens", CHUNK), flag(engine, "sequences", min(64, sequences or 64))) if t),
+        "the activation peak shrinks about in proportion",
+    )  # fmt: skip
+    listed = [_share(engine, fit), *smaller_weights(engine, fit)[:1], tensor, narrower]
+    return tuple(r for r in listed if r is not None)
+
+
+def _share(engine: str | None, fit: Fit) -> Remedy | None:
+    effect = plan.raise_share(fit)
+    if fit.share is not None and fit.share >= plan.HIGHEST_SHARE:
+        return None
+    if fit.kv_bytes is None:
+        return Remedy(
+            "Raise the memory share, if nothing else uses the GPU", flag(engine, "memory-share", plan.HIGHEST_SHARE),
+            f"each hundredth adds {show_bytes(fit.total_bytes / 100)}" if fit.total_bytes else "helps where little is missing",
+        )  # fmt: skip
+    if effect is None or effect.added_bytes is None or fit.kv_bytes + effect.added_bytes <= 0:
+        return None
+    left = fit.kv_bytes + effect.added_bytes
+    return Remedy(
+        f"Raise the memory share from {fit.share:g} to {plan.HIGHEST_SHARE}, if nothing else uses the GPU",
+        flag(engine, "memory-share", plan.HIGHEST_SHARE),
+        f"adds {show_bytes(effect.added_bytes)}, which leaves {show_bytes(left)} for the KV cache",
+        {"added_bytes": int(effect.added_bytes), "kv_bytes": int(left)},
+    )
+
+
+RULES = (
+    Rule(judge, (NoRoomForKv,), (
+        "kv-no-room", "kv-cache-below-one-sequence", "kv-no-room-static-share", "state-cache-no-room",
+        "tgi-warm-up-refused", "kv-no-room-lmdeploy", "kv-no-room-tensorrt",
+    ), (MemoryBreakdown, WeightsLoaded)),
+)  # fmt: skip

@@ -1,0 +1,84 @@
+"""Out of memory that PyTorch's allocator did not report: TurboMind, TensorRT-LLM, CUDA's libraries, the host."""
+
+from __future__ import annotations
+
+from loadpath.core.case import Case
+from loadpath.core.facts.errors import OutOfMemory
+from loadpath.core.report import Finding, Remedy
+from loadpath.core.units import GIB, show_bytes
+from loadpath.core.vocabulary import FindingStep
+from loadpath.diagnosis import oom_remedies as fixes
+from loadpath.diagnosis.fits import SHARES, engine_of, fit_of, named_model, number
+from loadpath.diagnosis.rule import finding
+
+LIBRARIES = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cusolver": "cuSOLVER", "cusparse": "cuSPARSE", "cufft": "cuFFT"}
+LARGE = 30 * GIB  # weights from here on are more than a card of 40 GB leaves room beside
+
+
+def host(case: Case, ooms: list[OutOfMemory]) -> Finding:
+    fact = ooms[0]
+    values = {
+        "asked": show_bytes(fact.requested_bytes) if fact.requested_bytes else "that much",
+        "kind": "pinned (locked) host" if fact.kind == "pinned" else "main",
+        "pinned": "Pinned memory cannot be swapped and counts against the locked-memory limit."
+        if fact.kind == "pinned" else "",
+    }  # fmt: skip
+    return finding("host-memory-refused", ooms, case=case, values=values)
+
+
+def turbomind(case: Case, ooms: list[OutOfMemory]) -> Finding:
+    """LMDeploy's C++ engine prints no figures; the model's name tells whether the weights alone explain it."""
+    named = named_model(case)
+    values: dict[str, str] = {}
+    step: FindingStep | None = None
+    large = named is not None and named.weight_bytes > LARGE
+    if named is not None:
+        values["model"] = (
+            f"By the model's name, {named.parameters / 1e9:g}B parameters at {named.stored_bits} bits take about "
+            f"{named.weight_bytes / GIB:.0f} GiB of weights"
+        )
+    if large:
+        step = "weight-load"
+        values["pool"] = (
+            "That fills most of a single card before the KV cache; cache_max_entry_count is only a share of what is "
+            "left, so changing it alone cannot create the room."
+        )
+    else:
+        values["pool"] = (
+            "The KV pool takes cache_max_entry_count (default 0.8) of the memory that is free after loading, which "
+            "leaves little for a batch's run-time buffers."
+        )
+    return finding("turbomind-oom", ooms, case=case, values=values, step=step, remedies=_turbomind_remedies(large))
+
+
+def _turbomind_remedies(large: bool) -> tuple[Remedy, ...]:
+    tensor = Remedy(
+        "Split the model over two GPUs", "TurbomindEngineConfig(tp=2) / --tp 2", "half of the weights on each"
+    )
+    awq = Remedy(
+        "Serve the 4-bit (AWQ) checkpoint, or a smaller model", "model_format='awq'", "weights about 0.28 of 16 bits"
+    )
+    share = Remedy(
+        "Lower cache_max_entry_count from 0.8 to 0.4", "--cache-max-entry-count 0.4",
+        "leaves 60 % of the free memory for run-time buffers instead of 20 %",
+    )  # fmt: skip
+    batch = Remedy(
+        "Smaller batches and sessions", "--max-batch-size 4 --session-len 4096", "fewer run-time buffers at once"
+    )
+    return (tensor, awq, batch) if large else (share, batch, awq, tensor)
+
+
+def tensorrt(case: Case, ooms: list[OutOfMemory]) -> Finding:
+    fact = ooms[0]
+    values = {
+        "asked": show_bytes(fact.requested_bytes) if fact.requested_bytes else "",
+        "model": "", "fraction": case.setting("kv-cache-free-gpu-memory-fraction") or "",
+    }  # fmt: skip
+    return finding("tensorrt-oom", ooms, case=case, values=values)
+
+
+def library(case: Case, fact: OutOfMemory) -> Finding:
+    share = number(case, *SHARES)
+    values = {"library": LIBRARIES.get(fact.allocator, fact.allocator), "share": f"{share:g}" if share else ""}
+    remedies = fixes.serving(engine_of(case, fact), fit_of(case, fact), case, fact)[:3]
+    return finding("gpu-oom-library", [fact], case=case, values=values, remedies=remedies)
