@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
@@ -15,6 +16,7 @@ from loadpath.core.vocabulary import Certainty, FindingStep, Severity
 from loadpath.knowledge.tables import FindingRow, findings
 
 MOST_EVIDENCE = 6
+GAP = re.compile(r"\s*(?:\([^()]*\{\w+\}[^()]*\)|(?::|,| of| by| at| in| on| to| with| for)?\s*['\"]?\{\w+\}['\"]?%?)")
 SAME_ENDING = 160  # characters: messages that end alike so far are one message
 
 
@@ -41,6 +43,11 @@ def fill(template: str, values: Mapping[str, Any]) -> str | None:
     if any(values.get(name) in (None, "") for name in names):
         return None
     return template.format_map(values) if names else template.replace("{{", "{").replace("}}", "}")
+
+
+def without_gaps(template: str) -> str:
+    """`template` with its `{names}` taken out, along with the brackets, colons and prepositions that led to them."""
+    return GAP.sub("", template).strip()
 
 
 def finding(
@@ -73,7 +80,7 @@ def finding(
         certainty=certainty or row.certainty,
         step=step or step_of(row, facts, case),
         boundary=changes.pop("boundary", row.boundary),
-        title=title or fill(row.title, values) or row.title,
+        title=title or fill(row.title, values) or without_gaps(row.title),
         cause=cause if cause is not None else " ".join(s for t in row.cause if (s := fill(t, values)) is not None),
         evidence=evidence(facts),
         remedies=tuple(remedies) if remedies is not None else row_remedies(row, values),
