@@ -25,6 +25,8 @@ def no_kernel(case: Case) -> Iterator[Finding]:
     capability = caught.get("cc") or cuda.capability_of(caught.get("sm", "")) or stack.capability
     archs = tuple(caught["archs"].split()) if "archs" in caught else stack.archs
     values = stack.values() | caught
+    if _same_family_warning(symptoms, capability):
+        return
     if capability:
         values |= _card(capability, caught.get("gpu") or stack.gpu, archs)
         values |= _build(capability, stack)
@@ -32,6 +34,13 @@ def no_kernel(case: Case) -> Iterator[Finding]:
     yield finding(
         "no-kernel-for-gpu", symptoms, case=case, values=values, certainty="established" if certain else "likely"
     )
+
+
+def _same_family_warning(symptoms: list[Symptom], capability: str) -> bool:
+    """Only torch's warning that the card is above its newest target, and code of the same major runs on it (12.1 on 12.0)."""
+    warned = all("Found GPU" in s.text for s in symptoms)
+    newest = {cuda.numbers(cuda.capability_of(sm) or "")[:1] for w in cuda.table().torch_wheel[-1:] for sm in w.sm}
+    return warned and cuda.numbers(capability)[:1] in newest and cuda.numbers(capability)[1:] > (0,)
 
 
 def _card(capability: str, gpu: str, archs: tuple[str, ...]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.facts.stack import ComponentVersion
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import Stack, groups, installed, shown, stack_of
+from loadpath.diagnosis.stack import Stack, groups, installed, shown, stack_of, unclaimed
 from loadpath.knowledge import cuda
 
 _WHAT = {
@@ -51,8 +51,11 @@ _HEADERS = (
 
 def missing_library(case: Case) -> Iterator[Finding]:
     """A CUDA library that the loader did not find: its major against that of the environment."""
-    symptoms = [s for s in shown(case, "cuda-library-missing") if "loader" not in s.groups]
+    everything = shown(case, "cuda-library-missing")
+    symptoms = [s for s in everything if "loader" not in s.groups]
     if not symptoms:
+        if everything and not shown(case, "torch-abi-mismatch"):
+            yield finding("sgl-kernel-not-loadable", everything, case=case, values=stack_of(case).values())
         return
     stack, values = stack_of(case), groups(symptoms)
     lib = values["lib"]
@@ -65,7 +68,7 @@ def missing_library(case: Case) -> Iterator[Finding]:
         folder = "cu13" if major == "13" else row.folder
         values |= {"package": package, "folder": folder, "system_package": row.system_package}
     values |= _mismatch(major, stack) | _fitting(major, stack, _asking(case, symptoms))
-    if shown(case, "no-kernel-for-gpu") or any("loader" in s.groups for s in shown(case, "cuda-library-missing")):
+    if len(symptoms) < len(everything):
         values["distraction"] = "The lines about compute capability and file patterns are a distraction."
     versions = [f for f in case.all(ComponentVersion) if f.name in ("torch", "cuda-toolkit", "cuda-libraries")]
     evidence: list[Fact] = [*symptoms, *versions[:3]]
@@ -206,7 +209,7 @@ def python_packages(case: Case) -> Iterator[Finding]:
             values["installed"] = f"{values['top']} {version}"
         values["engine"] = case.engine or "<the engine>"
         yield finding("python-api-moved", symptoms, case=case, values=values)
-    if symptoms := shown(case, "module-missing"):
+    if symptoms := unclaimed(case, "module-missing"):
         values = groups(symptoms)
         top = values.get("name", "").partition(".")[0]
         values["pip_name"] = _PIP.get(top, top.replace("_", "-"))
@@ -217,9 +220,13 @@ def python_packages(case: Case) -> Iterator[Finding]:
 def inspection(case: Case) -> Iterator[Finding]:
     """The model's class could not be imported: look for two environments in one traceback."""
     symptoms = shown(case, "model-inspection-failed")
-    if not symptoms:
-        return
     values = groups(symptoms)
+    if not symptoms:
+        refused = shown(case, "sglang-architecture-unsupported") + shown(case, "model-class-unknown")
+        skipped = shown(case, "model-import-skipped")
+        if not refused or not skipped:
+            return
+        symptoms, values = [*skipped[:2], *refused[:1]], groups(skipped)
     values["a"] = values.get("a", "").strip("'")
     values["python"] = _interpreter(case) or "python"
     homes = _environments(case)
@@ -248,7 +255,7 @@ def _texts(case: Case) -> Iterator[str]:
 
 
 RULES = (
-    Rule(missing_library, (Symptom,), ("cuda-library-missing",)),
+    Rule(missing_library, (Symptom,), ("cuda-library-missing", "sgl-kernel-not-loadable")),
     Rule(torch_abi, (Symptom,), ("torch-abi-mismatch",)),
     Rule(header, (Symptom,), ("build-header-missing",)),
     Rule(python_packages, (Symptom,), ("python-api-moved", "module-missing")),

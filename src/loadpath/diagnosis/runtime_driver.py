@@ -42,6 +42,10 @@ def too_old(case: Case) -> Iterator[Finding]:
         values["consequence"] = "GPUs that the driver cannot serve are left out, and the model runs on the CPU."
     if shown(case, "wrong-elf-class"):
         values["harmless"] = "The skipped 32-bit library in the lines above is harmless."
+    only_35 = all(s.match < 2 for s in symptoms)
+    if only_35 and stack.torch_cuda and cuda.runs(stack.torch_cuda, offers) in ("full", "minor"):
+        yield finding("insufficient-driver-despite-version", symptoms, case=case, values=values)
+        return
     certainty = _certainty(symptoms, stack, offers, wanted)
     yield finding("driver-too-old", symptoms, case=case, values=values, certainty=certainty)
 
@@ -97,10 +101,18 @@ def _certainty(symptoms: list[Symptom], stack: Stack, offers: str, wanted: str) 
     return "likely"
 
 
+_LIBCUDA = (
+    "libcuda-kernel-mismatch",
+    "forward-compat-unsupported",
+    "ptx-newer-than-driver",
+    "api-newer-than-driver",
+)
+
+
 def libcuda(case: Case) -> Iterator[Finding]:
-    """Errors 803, 804 and 222: which libcuda, on which card, and whose PTX."""
+    """Errors 803, 804, 222 and 36: which libcuda, on which card, and whose PTX."""
     stack = stack_of(case)
-    for row_id in ("libcuda-kernel-mismatch", "forward-compat-unsupported", "ptx-newer-than-driver"):
+    for row_id in _LIBCUDA:
         symptoms = shown(case, row_id)
         if not symptoms:
             continue
@@ -149,7 +161,7 @@ def _lines(case: Case) -> Iterator[str]:
 
 
 RULES = (
-    Rule(too_old, (Symptom,), ("driver-too-old",)),
-    Rule(libcuda, (Symptom,), ("libcuda-kernel-mismatch", "forward-compat-unsupported", "ptx-newer-than-driver")),
+    Rule(too_old, (Symptom,), ("driver-too-old", "insufficient-driver-despite-version")),
+    Rule(libcuda, (Symptom,), _LIBCUDA),
     Rule(initialisation, (Symptom,), ("no-cuda-device", "cuda-init-failed", "libcuda-missing")),
 )

@@ -25,6 +25,7 @@ def judge(case: Case) -> Iterator[Finding]:
         for symptom in symptoms:
             for name, value in symptom.groups.items():
                 values.setdefault(name, value)
+                values.setdefault(name.rstrip("0123456789"), value)  # `what2`: the same thing in another spelling
         made = finding(row_id, symptoms, case=case, values=values)
         if ranks := said_by(symptoms):
             made = _replace_cause(made, f"{made.cause} {ranks}")
