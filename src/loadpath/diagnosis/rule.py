@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import Any
@@ -98,11 +97,6 @@ def row_of(made: Finding) -> FindingRow:
     """The table row of a finding; for one that a rule of another package made, a row of its own words."""
     row = findings().get(made.id)
     return row or FindingRow(made.id, made.boundary, made.title, severity=made.severity, certainty=made.certainty)
-
-
-def bare(template: str) -> str:
-    """`template` without its names, for a title whose values are not known: `… ({what})` and `…: {what}` lose their end."""
-    return re.sub(r"(?:: | ?\()?[`']?\{\w+\}[`']?\)?", "", template).strip()
 
 
 def row_remedies(row: FindingRow, values: Mapping[str, Any]) -> tuple[Remedy, ...]:
