@@ -26,8 +26,14 @@ _GENERATE = Remedy(
     "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && nvidia-ctk cdi list",
     "The names that the list prints can be asked for; /etc/cdi outlives a reboot, /var/run/cdi does not.",
 )
-_DRIVER_FIRST = Check("A specification can only be made when the driver works: is its kernel module loaded?", "lsmod | grep ^nvidia; nvidia-smi -L")
-_LIST = Check("Which devices do the specifications name, and in which CDI version?", "nvidia-ctk cdi list; grep -n 'cdiVersion\\|kind:' /etc/cdi/* /var/run/cdi/*")
+_DRIVER_FIRST = Check(
+    "A specification can only be made when the driver works: is its kernel module loaded?",
+    "lsmod | grep ^nvidia; nvidia-smi -L",
+)
+_LIST = Check(
+    "Which devices do the specifications name, and in which CDI version?",
+    "nvidia-ctk cdi list; grep -n 'cdiVersion\\|kind:' /etc/cdi/* /var/run/cdi/*",
+)
 
 
 def judge(case: Case) -> Iterator[Finding]:
@@ -40,11 +46,20 @@ def judge(case: Case) -> Iterator[Finding]:
     listed = [name for fact in case.all(CdiDevicesListed) for name in fact.names]
     why, certainty, first = _why(case, device, specs, listed)
     there = _gpu_is_there(case, device)
-    cause = [f"The container engine looked for the CDI device `{device}` and found no specification that resolves it.", why, *there]
+    cause = [
+        f"The container engine looked for the CDI device `{device}` and found no specification that resolves it.",
+        why,
+        *there,
+    ]
     yield finding(
-        "cdi-device-unresolvable", [*symptoms, *specs], case=case, cause=" ".join(cause), certainty=certainty,
-        remedies=[*first, _GENERATE, *_classes(device)][:4], next_checks=(_LIST, _DRIVER_FIRST),
-    )  # fmt: skip
+        "cdi-device-unresolvable",
+        [*symptoms, *specs],
+        case=case,
+        cause=" ".join(cause),
+        certainty=certainty,
+        remedies=[*first, _GENERATE, *_classes(device)][:4],
+        next_checks=(_LIST, _DRIVER_FIRST),
+    )
 
 
 def _why(
@@ -56,36 +71,77 @@ def _why(
     own = [s for s in specs if s.kind == kind]
     naming = [s for s in own if name in s.devices]
     if broken is not None:
-        return f"The specification {broken.path or 'shown'} cannot be read and is passed over: {broken.broken}.", "likely", []
+        return (
+            f"The specification {broken.path or 'shown'} cannot be read and is passed over: {broken.broken}.",
+            "likely",
+            [],
+        )
     if len(naming) > 1:
         return (
-            f"Two specifications name it ({', '.join(s.path or 'one without a path' for s in naming)}); a conflict makes both void.", "likely",
+            (
+                f"Two specifications name it ({', '.join(s.path or 'one without a path' for s in naming)}); "
+                "a conflict makes both void."
+            ),
+            "likely",
             [Remedy("Keep one of the two files.", "sudo rm /etc/cdi/OLD.yaml")],
-        )  # fmt: skip
+        )
     if naming and version_numbers(naming[0].version or "") > OLD_READERS_LIMIT:
         return (
-            f"The specification does name it, in cdiVersion {naming[0].version}: a container engine whose CDI library is older passes the whole file over (Podman 4.3 reads up to 0.5.0).",
-            "likely", [Remedy("Update the container engine (Podman 4.6 or newer), or write the specification in an older version.", "podman --version")],
-        )  # fmt: skip
+            (
+                f"The specification does name it, in cdiVersion {naming[0].version}: a "
+                "container engine whose CDI library is older passes the whole file over "
+                "(Podman 4.3 reads up to 0.5.0)."
+            ),
+            "likely",
+            [
+                Remedy(
+                    (
+                        "Update the container engine (Podman 4.6 or newer), or write the "
+                        "specification in an older version."
+                    ),
+                    "podman --version",
+                )
+            ],
+        )
     if naming:
-        return "The specification shown does name it, so the engine does not read that file: another folder, permissions, rootless, or a second file with the same device.", "possible", []
+        return (
+            (
+                "The specification shown does name it, so the engine does not read that "
+                "file: another folder, permissions, rootless, or a second file with the same "
+                "device."
+            ),
+            "possible",
+            [],
+        )
     if own:
         names = ", ".join(own[0].devices[:8]) or "none"
-        return f"The specification of {kind} names {names}, but not `{name}`.", "established", [Remedy("Ask for a name that the specification has.", f"--device {kind}={own[0].devices[0]}")] if own[0].devices else []
+        return (
+            f"The specification of {kind} names {names}, but not `{name}`.",
+            "established",
+            [Remedy("Ask for a name that the specification has.", f"--device {kind}={own[0].devices[0]}")]
+            if own[0].devices
+            else [],
+        )
     if listed:
-        return f"nvidia-ctk lists {', '.join(listed[:6])}, but not this name.", "established", [Remedy("Ask for a name that is listed.", f"--device {listed[0]}")]
+        return (
+            f"nvidia-ctk lists {', '.join(listed[:6])}, but not this name.",
+            "established",
+            [Remedy("Ask for a name that is listed.", f"--device {listed[0]}")],
+        )
     if specs:
         return f"The specification shown is of kind {specs[0].kind}, not {kind}.", "established", []
     if kind.startswith("management."):
         return (
             "That class is made for the GPU operator's own pods: its specification names only `all`, never one GPU by UUID or index.",
-            "likely" if name == "all" else "established", [],
-        )  # fmt: skip
+            "likely" if name == "all" else "established",
+            [],
+        )
     return (
         "Either there is no specification in /etc/cdi and /var/run/cdi (the latter is lost at every reboot, and none is made while the "
         "driver is not loaded), or it does not name this device (GPU or MIG layout changed), or this engine cannot read its version.",
-        "likely", [],
-    )  # fmt: skip
+        "likely",
+        [],
+    )
 
 
 def _gpu_is_there(case: Case, device: str) -> Iterator[str]:
@@ -101,13 +157,19 @@ def _gpu_is_there(case: Case, device: str) -> Iterator[str]:
 def _classes(device: str) -> list[Remedy]:
     kind = device.partition("=")[0]
     if kind == "nvidia.com/gpu":
-        return [Remedy("If generating fails, repair the driver first: load its module.", "sudo modprobe nvidia && nvidia-smi -L")]
+        return [
+            Remedy(
+                "If generating fails, repair the driver first: load its module.",
+                "sudo modprobe nvidia && nvidia-smi -L",
+            )
+        ]
     return [
         Remedy(
             "Kubernetes: run workloads with the plain `nvidia` runtime class, whose devices are nvidia.com/gpu; "
-            f"`{kind}` is not for them.", "runtimeClassName: nvidia",
+            f"`{kind}` is not for them.",
+            "runtimeClassName: nvidia",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def judge_outdated(case: Case) -> Iterator[Finding]:
@@ -120,12 +182,17 @@ def judge_outdated(case: Case) -> Iterator[Finding]:
         return
     failed = symptoms_of(case, "cdi-host-path-missing")
     spec = specs[0]
-    lost = " A specification in /var/run/cdi is lost at reboot and made anew then." if (spec.path or "").startswith(("/var/run", "/run")) else ""
+    lost = (
+        " A specification in /var/run/cdi is lost at reboot and made anew then."
+        if (spec.path or "").startswith(("/var/run", "/run"))
+        else ""
+    )
     cause = (
-        f"The specification{f' {spec.path}' if spec.path else ''} mounts libraries of driver {', '.join(spec.driver_versions)}, and driver {running} runs. "
+        f"The specification{f' {spec.path}' if spec.path else ''} mounts libraries of "
+        f"driver {', '.join(spec.driver_versions)}, and driver {running} runs. "
         "It was generated before the driver was changed: its files are gone, or would put the wrong user-space driver into the "
         f"container.{lost}"
-    )  # fmt: skip
+    )
     yield finding("cdi-spec-outdated", [spec, *failed], case=case, cause=cause, severity="error" if failed else None)
 
 

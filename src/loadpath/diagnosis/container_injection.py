@@ -6,7 +6,7 @@ specification, and does a minimal image see the GPU? Each rule says what the pas
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
@@ -14,16 +14,42 @@ from loadpath.core.facts.container import ContainerCliInfo, RuntimesKnown
 from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.gpu import DriverVersions, GpuState
-from loadpath.core.report import Check, Finding, Remedy
+from loadpath.core.report import Check, Finding
 from loadpath.diagnosis.host_limits import symptoms_of
 from loadpath.diagnosis.rule import Rule, finding, row_remedies
 from loadpath.knowledge.tables import findings
 
 # Findings that only say: this process sees no GPU.
 NO_GPU_SEEN = (
-    "t-no-gpus", "t-no-driver", "t-might-not-have", "e-device-type", "e-llama-nogpu", "smi-not-found", "smi-nvml-lib-missing",
-    "t-nvml-init", "ld-libcuda", "cuda-100", "cuda-35", "container-command-not-found",
-)  # fmt: skip
+    "t-no-gpus",
+    "no-cuda-device",
+    "cuda-init-failed",
+    "device-type-undetermined",
+    "llama-without-gpu-backend",
+    "nvidia-smi-not-found",
+    "nvml-library-missing",
+    "torch-cannot-use-nvml",
+    "libcuda-missing",
+    "container-command-not-found",
+    "driver-not-injected",
+)
+UTILITY_MISSING = (
+    "nvidia-smi-not-found",
+    "nvml-library-missing",
+    "torch-cannot-use-nvml",
+    "container-command-not-found",
+)
+COMPUTE_MISSING = ("libcuda-missing", "t-no-gpus", "device-type-undetermined")
+# Errors of the container engine or toolkit itself: they say more than "no GPU seen".
+TOOLKIT_ERRORS = (
+    "docker-",
+    "cdi-",
+    "nvc-",
+    "container-runtime-",
+    "container-hook-",
+    "container-gpu-request-",
+    "container-lost-",
+)
 
 
 def host_driver(case: Case) -> tuple[str | None, list[Fact]]:
@@ -54,13 +80,21 @@ def judge_toolkit(case: Case) -> Iterator[Finding]:
     cause = [*row.cause, *([works] if works else [])]
     for runtimes in known[-1:]:
         if "nvidia" in runtimes.names:
-            cause.append(f"{runtimes.basis} does list the runtime nvidia, so the toolkit is configured: dockerd was not restarted since, or --runtime=nvidia is the way here.")
+            cause.append(
+                f"{runtimes.basis} does list the runtime nvidia, so the toolkit is configured: dockerd was "
+                "not restarted since, or --runtime=nvidia is the way here."
+            )
         else:
-            cause.append(f"{runtimes.basis} lists only {', '.join(runtimes.names) or runtimes.default}: no nvidia runtime.")
+            cause.append(
+                f"{runtimes.basis} lists only {', '.join(runtimes.names) or runtimes.default}: no nvidia runtime."
+            )
     yield finding(
-        row.id, [*symptoms, *shown, *known[-1:]], case=case, cause=" ".join(cause),
+        row.id,
+        [*symptoms, *shown, *known[-1:]],
+        case=case,
+        cause=" ".join(cause),
         next_checks=[c for c in _checks(row.id) if not (works and c.command == "nvidia-smi")],
-    )  # fmt: skip
+    )
 
 
 def _checks(row_id: str) -> list[Check]:
@@ -74,25 +108,33 @@ def judge_lost(case: Case) -> Iterator[Finding]:
         return
     first = symptoms[0]
     before = [
-        f for f in (*case.all(DriverVersions), *case.all(GpuState))
+        f
+        for f in (*case.all(DriverVersions), *case.all(GpuState))
         if f.span.source == first.span.source and f.span.first_line < first.span.first_line
-    ]  # fmt: skip
+    ]
     why = (
         "The device nodes are there, but the container's device cgroup no longer allows them: a `systemctl daemon-reload` on the "
         "host (package upgrades do one) makes systemd rewrite the cgroup's device list from what it knows, and devices that the "
         "NVIDIA hook had added are not in it."
-    )  # fmt: skip
+    )
     if before:
-        cause = f"nvidia-smi worked here before and now answers Unknown Error: access was lost while the container ran. {why} Host and driver are not at fault."
+        cause = (
+            "nvidia-smi worked here before and now answers Unknown Error: access was lost while the container "
+            f"ran. {why} Host and driver are not at fault."
+        )
     else:
         cause = (
             f"NVML could not open the devices (Unknown Error). In a container that saw its GPU before, this is the usual reason: {why} "
             "In a new container it means missing or forbidden device nodes."
         )
     yield finding(
-        "container-lost-gpu-access", [*before[-1:], *symptoms], case=case, cause=cause,
-        certainty="established" if before else "likely", step="serving" if before else None,
-    )  # fmt: skip
+        "container-lost-gpu-access",
+        [*before[-1:], *symptoms],
+        case=case,
+        cause=cause,
+        certainty="established" if before else "likely",
+        step="serving" if before else None,
+    )
 
 
 def judge_library(case: Case) -> Iterator[Finding]:
@@ -109,10 +151,14 @@ def judge_library(case: Case) -> Iterator[Finding]:
     ]
     remedies = list(row_remedies(row, {}))
     if works:
-        cause.append(f"{works} So the libraries exist: the loader's cache is stale, or this container engine (snap, another root) cannot see them.")
+        cause.append(
+            f"{works} So the libraries exist: the loader's cache is stale, or this container engine (snap, another root) cannot see them."
+        )
         remedies = [remedies[1], remedies[2]]
     else:
-        cause.append("Install order matters: driver first, then toolkit. On WSL the library comes from Windows (/usr/lib/wsl/lib).")
+        cause.append(
+            "Install order matters: driver first, then toolkit. On WSL the library comes from Windows (/usr/lib/wsl/lib)."
+        )
     yield finding(row.id, [*symptoms, *shown], case=case, cause=" ".join(cause), remedies=remedies)
 
 
@@ -126,7 +172,7 @@ def judge_not_requested(case: Case) -> Iterator[Finding]:
     cause = (
         f"The start of {name} ({started.value}) has neither --gpus nor --runtime=nvidia nor an nvidia.com/gpu device, so no GPU was "
         "passed in; whatever runs inside cannot see one, however well the driver works."
-    )  # fmt: skip
+    )
     yield finding("gpu-not-requested", [started, *missing], case=case, cause=cause, certainty="likely")
 
 
@@ -147,9 +193,10 @@ def judge_capabilities(case: Case) -> Iterator[Finding]:
     if setting is None or "all" in setting.value.split(","):
         return
     given = {part.strip() for part in setting.value.split(",")}
-    utility: Sequence[str] = ("smi-not-found", "smi-nvml-lib-missing", "t-nvml-init", "container-command-not-found")
-    compute: Sequence[str] = ("ld-libcuda", "t-no-driver", "t-no-gpus", "e-device-type")
-    for part, ids, brings in (("utility", utility, "libnvidia-ml and nvidia-smi"), ("compute", compute, "libcuda")):
+    for part, ids, brings in (
+        ("utility", UTILITY_MISSING, "libnvidia-ml and nvidia-smi"),
+        ("compute", COMPUTE_MISSING, "libcuda"),
+    ):
         hit = [s for s in case.all(Symptom) if s.finding in ids]
         if part not in given and hit:
             cause = (
@@ -160,10 +207,27 @@ def judge_capabilities(case: Case) -> Iterator[Finding]:
             return
 
 
+def judge_chain(case: Case) -> Iterator[Finding]:
+    """The driver answers somewhere in the paste, a GPU was asked for, and the container sees none."""
+    missing = [s for s in case.all(Symptom) if s.finding in NO_GPU_SEEN]
+    works, shown = host_driver(case)
+    started = next((s for s in reversed(case.all(Setting)) if s.name in ("docker:run", "k8s:container")), None)
+    if not missing or works is None or started is None or not (_asks_for_gpu(case) or started.name == "k8s:container"):
+        return
+    if any(s.finding.startswith(TOOLKIT_ERRORS) for s in case.all(Symptom)):
+        return
+    cause = (
+        f"{works} A GPU was asked for when the container was started, and inside it none is found: what is cut is the way in between, the "
+        "container engine's NVIDIA runtime or the driver parts that it mounts."
+    )
+    yield finding("gpu-lost-between-host-and-container", [started, *missing, *shown[:1]], case=case, cause=cause)
+
+
 RULES = (
     Rule(judge_toolkit, (Symptom,), ("docker-without-nvidia-toolkit",), uses=(DriverVersions, GpuState, RuntimesKnown)),
     Rule(judge_lost, (Symptom,), ("container-lost-gpu-access",), uses=(DriverVersions, GpuState)),
     Rule(judge_library, (Symptom,), ("nvc-lib-missing",), uses=(DriverVersions, GpuState)),
     Rule(judge_not_requested, (Symptom, Setting), ("gpu-not-requested",)),
     Rule(judge_capabilities, (Symptom, Setting), ("driver-capability-missing",)),
-)  # fmt: skip
+    Rule(judge_chain, (Symptom, Setting), ("gpu-lost-between-host-and-container",), uses=(DriverVersions, GpuState)),
+)

@@ -53,7 +53,10 @@ def judge_killed(case: Case) -> Iterator[Finding]:
         facts.append(memory)
         cause.append(f"Host memory was {memory.used_share:.1%} full{_of_total(memory)}.")
     yield finding(
-        "killed-by-signal-9", facts, case=case, cause=" ".join(cause),
+        "killed-by-signal-9",
+        facts,
+        case=case,
+        cause=" ".join(cause),
         certainty="possible" if case.engine == "sglang" else "likely",
         remedies=[
             Remedy(f"If the check shows an OOM kill: {_lower(MORE_MEMORY.action)}", MORE_MEMORY.command),
@@ -61,7 +64,7 @@ def judge_killed(case: Case) -> Iterator[Finding]:
             HOLD_LESS,
         ],
         next_checks=(_KERNEL_LOG, _CONTAINER_STATE),
-    )  # fmt: skip
+    )
 
 
 def _lower(text: str) -> str:
@@ -86,23 +89,33 @@ def _spelling(facts: Sequence[Fact]) -> str:
 
 
 EXITS = {
-    139: ("a segmentation fault (SIGSEGV, 128 + 11)", "a crash in native code: driver, NCCL, a CUDA extension, or a library of another version"),
-    134: ("an abort (SIGABRT, 128 + 6)", "a failed assertion or an uncaught C++ exception; its words stand above it in the log"),
+    139: (
+        "a segmentation fault (SIGSEGV, 128 + 11)",
+        ("a crash in native code: driver, NCCL, a CUDA extension, or a library of another version"),
+    ),
+    134: (
+        "an abort (SIGABRT, 128 + 6)",
+        "a failed assertion or an uncaught C++ exception; its words stand above it in the log",
+    ),
     135: ("a bus error (SIGBUS, 128 + 7)", "usually a full /dev/shm, else a truncated mapped file"),
-    143: ("SIGTERM (128 + 15)", "it was asked to stop: by a rollout, an eviction, a probe, a scale-down or docker stop"),
+    143: (
+        "SIGTERM (128 + 15)",
+        "it was asked to stop: by a rollout, an eviction, a probe, a scale-down or docker stop",
+    ),
     1: ("an error that it reported itself", "its log says which"),
     2: ("wrong usage", "mostly a flag that this version does not know; the log's first lines say which"),
     126: ("a command that cannot be executed", "permissions, or an image for another CPU architecture"),
     127: ("a command that was not found", "the image has no such program, or a hook of the runtime is missing"),
-}  # fmt: skip
+}
 
 
 def judge_exit(case: Case) -> Iterator[Finding]:
     """A container's state, where it is all that is known of its end."""
     ended = [
-        s for s in case.all(ContainerState)
+        s
+        for s in case.all(ContainerState)
         if s.exit_code not in (None, 0) and not s.oom_killed and s.reason != "OOMKilled"
-    ]  # fmt: skip
+    ]
     looping = [s for s in case.all(ContainerState) if s.reason == "CrashLoopBackOff"]
     if ended and ended[-1].exit_code == 137:
         yield _exit_137(case, ended[-1])
@@ -120,14 +133,18 @@ def _exit_137(case: Case, state: ContainerState) -> Finding:
         f"Exit code 137 is 128 + 9, SIGKILL, and {proof}. A liveness or startup probe that gave up, a stop whose grace period "
         "ran out, and an eviction end a container this way; so does the kernel's OOM killer when it takes a child or the whole "
         "node is short, because only the container's own limit is reported as OOMKilled."
-    )  # fmt: skip
+    )
     return finding(
-        "exited-on-sigkill", [state], case=case, cause=cause, remedies=[],
+        "exited-on-sigkill",
+        [state],
+        case=case,
+        cause=cause,
+        remedies=[],
         next_checks=(
             Check("Did a probe kill it, or was the pod evicted?", "kubectl describe pod POD | sed -n '/^Events/,$p'"),
             Check("Did the node's kernel kill it?", "dmesg -T | grep -iE 'killed process|oom-kill'  # on the node"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _other_exit(case: Case, states: Sequence[ContainerState]) -> Finding:
@@ -140,9 +157,17 @@ def _other_exit(case: Case, states: Sequence[ContainerState]) -> Finding:
     else:
         cause = f"The container's program ends by itself each time; its state does not say why.{again}"
     return finding(
-        "k8s-crash-loop", states, case=case, cause=cause, remedies=[],
-        next_checks=(Check("What did the run that ended say?", "kubectl logs POD --previous | tail -100  # docker logs CONTAINER"),),
-    )  # fmt: skip
+        "k8s-crash-loop",
+        states,
+        case=case,
+        cause=cause,
+        remedies=[],
+        next_checks=(
+            Check(
+                "What did the run that ended say?", "kubectl logs POD --previous | tail -100  # docker logs CONTAINER"
+            ),
+        ),
+    )
 
 
 RULES = (

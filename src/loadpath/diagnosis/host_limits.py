@@ -16,7 +16,7 @@ LOAD_LESS = Remedy(
     "Load with less in RAM at once: safetensors (mapped) in place of .bin, transformers with low_cpu_mem_usage or device_map, "
     "fewer loading workers.",
     "low_cpu_mem_usage=True, device_map='cuda'  # vLLM: --max-parallel-loading-workers 1 --swap-space 0",
-)  # fmt: skip
+)
 MORE_MEMORY = Remedy(
     "Give it more memory: a higher limit of the container or pod, a larger machine, or swap for a peak that is short.",
     "docker run --memory=128g …  # Kubernetes: resources.limits.memory",
@@ -44,10 +44,18 @@ def judge_allocation(case: Case) -> Iterator[Finding]:
             "that is too small; GPU memory has no part in it."
         )
         yield finding(
-            "host-allocation-failed", failed, case=case, cause=cause, remedies=[MORE_MEMORY, LOAD_LESS, HOLD_LESS],
-            next_checks=(Check("How much is free, and which limit applies?", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -v"),),
+            "host-allocation-failed",
+            failed,
+            case=case,
+            cause=cause,
+            remedies=[MORE_MEMORY, LOAD_LESS, HOLD_LESS],
+            next_checks=(
+                Check(
+                    "How much is free, and which limit applies?", "free -g; cat /sys/fs/cgroup/memory.max; ulimit -v"
+                ),
+            ),
             figures={"requested_bytes": size} if size else {},
-        )  # fmt: skip
+        )
 
 
 def _size(symptom: Symptom) -> int:
@@ -64,19 +72,32 @@ def _mmap(case: Case, mapped: Sequence[Symptom]) -> Finding:
         f"{what} into the process's address space was refused: Cannot allocate memory (12). That is a limit of host memory "
         "(RAM with overcommit switched off, the container's memory limit, ulimit -v, or vm.max_map_count), reached before any "
         "weight went to the GPU: GPU memory was not touched."
-    )  # fmt: skip
+    )
     return finding(
-        "host-mmap-failed", mapped, case=case, cause=cause, figures={"mapped_bytes": size} if size else {},
+        "host-mmap-failed",
+        mapped,
+        case=case,
+        cause=cause,
+        figures={"mapped_bytes": size} if size else {},
         remedies=[
             Remedy("Lift the address-space limit of the shell or job.", "ulimit -v unlimited"),
-            Remedy("Raise the container's or job's memory limit above the size of the weights.", "docker run --memory=64g …"),
+            Remedy(
+                "Raise the container's or job's memory limit above the size of the weights.",
+                "docker run --memory=64g …",
+            ),
             Remedy("If overcommit is switched off on the host, allow it.", "sudo sysctl vm.overcommit_memory=0"),
-            Remedy("Load without mmap, if RAM is enough for a whole file.", "llama.cpp: --no-mmap; otherwise convert to smaller shards: save_pretrained(max_shard_size='1GB')"),
+            Remedy(
+                "Load without mmap, if RAM is enough for a whole file.",
+                ("llama.cpp: --no-mmap; otherwise convert to smaller shards: save_pretrained(max_shard_size='1GB')"),
+            ),
         ],
         next_checks=(
-            Check("Which of the limits is it?", "free -g; ulimit -v; cat /sys/fs/cgroup/memory.max; sysctl vm.overcommit_memory vm.max_map_count"),
+            Check(
+                "Which of the limits is it?",
+                ("free -g; ulimit -v; cat /sys/fs/cgroup/memory.max; sysctl vm.overcommit_memory vm.max_map_count"),
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def judge_memlock(case: Case) -> Iterator[Finding]:
@@ -102,18 +123,35 @@ def judge_memlock(case: Case) -> Iterator[Finding]:
     else:
         facts.append(limit)
         cause.append(
-            "The limit shown is unlimited, but what counts is that of the failing process (service, container or job launcher), which may differ."
+            "The limit shown is unlimited, but what counts is that of the failing "
+            "process (service, container or job launcher), which may differ."
         )
     yield finding(
-        "rdma-locked-memory-limit", facts, case=case, cause=" ".join(cause),
+        "rdma-locked-memory-limit",
+        facts,
+        case=case,
+        cause=" ".join(cause),
         certainty="established" if limit is not None and limit.value is not None else "likely",
         remedies=[
-            Remedy("In a container: lift the limit and allow locking.", "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …  # Kubernetes: securityContext.capabilities.add: [IPC_LOCK] and containerd with LimitMEMLOCK=infinity"),
-            Remedy("On the host: set it to unlimited and log in again (running shells and daemons keep the old one).", "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf"),
-            Remedy("For services and Slurm: set it in the unit.", "LimitMEMLOCK=infinity  # slurmd: PropagateResourceLimitsExcept=MEMLOCK"),
+            Remedy(
+                "In a container: lift the limit and allow locking.",
+                (
+                    "docker run --ulimit memlock=-1 --cap-add=IPC_LOCK …  # Kubernetes: "
+                    "securityContext.capabilities.add: [IPC_LOCK] and containerd with "
+                    "LimitMEMLOCK=infinity"
+                ),
+            ),
+            Remedy(
+                ("On the host: set it to unlimited and log in again (running shells and daemons keep the old one)."),
+                "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/rdma.conf",
+            ),
+            Remedy(
+                "For services and Slurm: set it in the unit.",
+                "LimitMEMLOCK=infinity  # slurmd: PropagateResourceLimitsExcept=MEMLOCK",
+            ),
         ],
         next_checks=(Check("What may the failing process itself lock?", "grep 'locked memory' /proc/PID/limits"),),
-    )  # fmt: skip
+    )
 
 
 RULES = (

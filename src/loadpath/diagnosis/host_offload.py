@@ -41,13 +41,21 @@ def judge(case: Case) -> Iterator[Finding]:
     if gpu is not None:
         cause.append(f"The GPU held {show_bytes(gpu.allocated_bytes)} at that time: it is not GPU memory.")
     yield finding(
-        "train-killed-offload", facts, case=case, cause=" ".join(cause), figures=_figures(memory, needed),
-        certainty="likely" if killed or full else "possible", remedies=_remedies(needed),
+        "train-killed-offload",
+        facts,
+        case=case,
+        cause=" ".join(cause),
+        figures=_figures(memory, needed),
+        certainty="likely" if killed or full else "possible",
+        remedies=_remedies(needed),
         next_checks=(
             Check("Did the kernel kill it, and how much did it hold?", "dmesg -T | grep -iE 'killed process|oom-kill'"),
-            Check("How much RAM may the job use? A container or Slurm may allow less than the machine has.", "free -g; cat /sys/fs/cgroup/memory.max"),
+            Check(
+                ("How much RAM may the job use? A container or Slurm may allow less than the machine has."),
+                "free -g; cat /sys/fs/cgroup/memory.max",
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _ended(killed: Sequence[Symptom], stopped: Sequence[Symptom], memory: HostMemory) -> Iterator[str]:
@@ -56,9 +64,16 @@ def _ended(killed: Sequence[Symptom], stopped: Sequence[Symptom], memory: HostMe
         after = stopped[0].origin.time - memory.origin.time
     when = f" {show_seconds(after)} after the last memory line" if after is not None and after >= 0 else ""
     if killed:
-        yield f"The process got SIGKILL (return code -9){when}, with no exception of its own: the kernel's way to end a process when host RAM runs out."
+        yield (
+            f"The process got SIGKILL (return code -9){when}, with no exception of its "
+            "own: the kernel's way to end a process when host RAM runs out."
+        )
     else:
-        yield f"The launcher stopped its processes{when}, and the one that ended first printed no exception: killed from outside, most likely by the kernel for host memory."
+        yield (
+            f"The launcher stopped its processes{when}, and the one that ended first "
+            "printed no exception: killed from outside, most likely by the kernel for "
+            "host memory."
+        )
 
 
 def _host(memory: HostMemory) -> Iterator[str]:
@@ -67,9 +82,12 @@ def _host(memory: HostMemory) -> Iterator[str]:
     total = memory.total_bytes or memory.used_bytes / memory.used_share
     yield (
         f"Host memory stood at {show_bytes(memory.used_bytes, 1)}, {memory.used_share:.1%} of about {show_bytes(total, 0)}"
-        + (", nearly full before the next allocation: NVMe offload still needs pinned buffers and a copy of the weights in RAM."
-           if memory.used_share >= NEARLY_FULL else ".")
-    )  # fmt: skip
+        + (
+            ", nearly full before the next allocation: NVMe offload still needs pinned buffers and a copy of the weights in RAM."
+            if memory.used_share >= NEARLY_FULL
+            else "."
+        )
+    )
 
 
 def _needed(part: OptimizerPartition | None, memory: HostMemory) -> Iterator[str]:
@@ -85,11 +103,29 @@ def _needed(part: OptimizerPartition | None, memory: HostMemory) -> Iterator[str
 def _remedies(needed: int | None) -> list[Remedy]:
     room = f" of at least {show_bytes(needed, 0)} per rank beyond what is used now" if needed else ""
     return [
-        Remedy(f"Give the job more host RAM or a higher memory limit{room}, or spread it over more nodes.", "sbatch --mem=0 …  # docker run without --memory; Kubernetes: resources.limits.memory"),
-        Remedy("Train fewer parameters: LoRA or QLoRA need optimizer states for the adapters only.", "finetuning_type: lora  # peft: get_peft_model(model, LoraConfig(r=16))"),
-        Remedy("Keep smaller states: an 8-bit optimizer takes 2 bytes per parameter in place of 8 for momentum and variance.", "optim: adamw_bnb_8bit  # without offload of the optimizer"),
-        Remedy("Offload the optimizer to NVMe in place of RAM, with few and small pinned buffers.", '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "pin_memory": false, "buffer_count": 4}'),
-    ]  # fmt: skip
+        Remedy(
+            (f"Give the job more host RAM or a higher memory limit{room}, or spread it over more nodes."),
+            "sbatch --mem=0 …  # docker run without --memory; Kubernetes: resources.limits.memory",
+        ),
+        Remedy(
+            ("Train fewer parameters: LoRA or QLoRA need optimizer states for the adapters only."),
+            "finetuning_type: lora  # peft: get_peft_model(model, LoraConfig(r=16))",
+        ),
+        Remedy(
+            (
+                "Keep smaller states: an 8-bit optimizer takes 2 bytes per parameter in "
+                "place of 8 for momentum and variance."
+            ),
+            "optim: adamw_bnb_8bit  # without offload of the optimizer",
+        ),
+        Remedy(
+            "Offload the optimizer to NVMe in place of RAM, with few and small pinned buffers.",
+            (
+                '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", '
+                '"pin_memory": false, "buffer_count": 4}'
+            ),
+        ),
+    ]
 
 
 def _figures(memory: HostMemory, needed: int | None) -> Figures:
@@ -101,6 +137,4 @@ def _figures(memory: HostMemory, needed: int | None) -> Figures:
     return figures
 
 
-RULES = (
-    Rule(judge, (HostMemory,), ("train-killed-offload",), uses=(Symptom, OptimizerPartition, TrainingGpuMemory)),
-)
+RULES = (Rule(judge, (HostMemory,), ("train-killed-offload",), uses=(Symptom, OptimizerPartition, TrainingGpuMemory)),)

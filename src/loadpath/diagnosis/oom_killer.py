@@ -33,9 +33,14 @@ def judge_oom_killer(case: Case) -> Iterator[Finding]:
     figures = {"resident_bytes": _held(kill)} if kill is not None and _held(kill) else {}
     innocent = kill is not None and 0 < _held(kill) < SMALL_VICTIM_BYTES
     yield finding(
-        "host-oom-killed", facts, case=case, cause=cause, figures=figures,
-        remedies=_oom_remedies(in_group, innocent), next_checks=_oom_checks(in_group),
-    )  # fmt: skip
+        "host-oom-killed",
+        facts,
+        case=case,
+        cause=cause,
+        figures=figures,
+        remedies=_oom_remedies(in_group, innocent),
+        next_checks=_oom_checks(in_group),
+    )
 
 
 def _held(kill: OomKill) -> int:
@@ -70,7 +75,10 @@ def _whose_limit(case: Case, kills: Sequence[OomKill], states: Sequence[Containe
     name = next((s.name for s in states if s.name), None)
     if states and not kills:
         who = f"Container `{name}`" if name else "The container"
-        yield f"{who} was ended because it reached its memory limit{f' of {given}' if given else ''} (OOMKilled). That limit counts host RAM, page cache of tmpfs and /dev/shm, never GPU memory."
+        yield (
+            f"{who} was ended because it reached its memory limit{f' of {given}' if given else ''} (OOMKilled). "
+            "That limit counts host RAM, page cache of tmpfs and /dev/shm, never GPU memory."
+        )
         if any(s.exit_code == 0 for s in states):
             yield "Exit code 0 does not contradict it: a child was killed, not the main process."
     elif any(k.scope == "cgroup" for k in kills):
@@ -84,19 +92,29 @@ def _oom_remedies(in_group: bool, innocent: bool) -> list[Remedy]:
         "Find the process that grows: the sum over all processes of the container counts, with tmpfs and /dev/shm.",
         "ps -eo pid,rss,shr,comm --sort=-rss | head; cat /sys/fs/cgroup/memory.stat | grep -E '^(anon|shmem|file) '",
     )
-    more = MORE_MEMORY if in_group else Remedy(
-        "Give the machine more RAM, or swap for a peak that is short.",
-        "sudo fallocate -l 64G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile",
-    )  # fmt: skip
+    more = (
+        MORE_MEMORY
+        if in_group
+        else Remedy(
+            "Give the machine more RAM, or swap for a peak that is short.",
+            "sudo fallocate -l 64G /swapfile && sudo chmod 600 /swapfile && sudo mkswap /swapfile && sudo swapon /swapfile",
+        )
+    )
     return [find, more, HOLD_LESS] if innocent else [LOAD_LESS, more, HOLD_LESS]
 
 
 def _oom_checks(in_group: bool) -> tuple[Check, ...]:
     if in_group:
         return (
-            Check("What is the limit, and what counts towards it?", "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak; kubectl top pod POD --containers"),
-            Check("Which processes did the kernel list at the time of the kill?", "dmesg -T | grep -B40 -i 'killed process'"),
-        )  # fmt: skip
+            Check(
+                "What is the limit, and what counts towards it?",
+                ("cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.peak; kubectl top pod POD --containers"),
+            ),
+            Check(
+                "Which processes did the kernel list at the time of the kill?",
+                "dmesg -T | grep -B40 -i 'killed process'",
+            ),
+        )
     return (Check("How much memory is there, and who has it?", "free -g; ps -eo pid,rss,comm --sort=-rss | head"),)
 
 

@@ -18,8 +18,16 @@ from loadpath.core.units import show_seconds
 from loadpath.diagnosis.rule import Rule, finding
 
 # Health paths of the servers, by engine.
-HEALTH = {"vllm": "/health", "sglang": "/health", "llama.cpp": "/health", "ollama": "/", "tgi": "/health",
-          "tensorrt-llm": "/health", "triton-server": "/v2/health/ready", "lmdeploy": "/health"}  # fmt: skip
+HEALTH = {
+    "vllm": "/health",
+    "sglang": "/health",
+    "llama.cpp": "/health",
+    "ollama": "/",
+    "tgi": "/health",
+    "tensorrt-llm": "/health",
+    "triton-server": "/v2/health/ready",
+    "lmdeploy": "/health",
+}
 # A start is given this much more than it took: a cold disk or a first compile takes longer.
 MARGIN = 2
 # What a start is given where nothing tells how long it takes.
@@ -51,12 +59,21 @@ def judge_patience(case: Case) -> Iterator[Finding]:
         f"The {guard.probe} probe gives up {_patience(guard)} after the container starts, and this start took {show_seconds(start)} "
         "up to the HTTP server. Until then nothing listens, every probe fails, and the kubelet restarts the container before "
         "it is ready."
-    )  # fmt: skip
+    )
     yield finding(
-        "probe-will-kill-start", [guard], case=case, cause=cause, remedies=[_startup_probe(case, guard)],
-        next_checks=(Check("Was the container restarted?", "kubectl get pod POD; kubectl describe pod POD | grep -E 'Killing|probe failed'"),),
+        "probe-will-kill-start",
+        [guard],
+        case=case,
+        cause=cause,
+        remedies=[_startup_probe(case, guard)],
+        next_checks=(
+            Check(
+                "Was the container restarted?",
+                ("kubectl get pod POD; kubectl describe pod POD | grep -E 'Killing|probe failed'"),
+            ),
+        ),
         figures={"patience_seconds": guard.patience_seconds, "start_seconds": start},
-    )  # fmt: skip
+    )
 
 
 def _guard(case: Case) -> ProbeConfigured | None:
@@ -87,31 +104,43 @@ def _answered(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeK
     configured = next((p for p in case.all(ProbeConfigured) if p.probe == first.probe), None)
     path = first.path or (configured.path if configured else None)
     asked = f"`{path}`" if path else "its path"
-    ends = "The kubelet takes that for a failure and restarts a container that runs." if killed or first.probe == "liveness" else ""
+    ends = (
+        "The kubelet takes that for a failure and restarts a container that runs."
+        if killed or first.probe == "liveness"
+        else ""
+    )
     good = HEALTH.get(case.engine or "", "/health")
     if first.status in (404, 405):
         why = f"The {first.probe} probe gets {first.status}: the server answers, so it runs and listens, but {asked} does not exist on it."
         change = Remedy(
-            "Point the probe at a path that the server has: /health in vLLM, SGLang, llama.cpp, TGI and TensorRT-LLM, /v2/health/ready in Triton.",
+            (
+                "Point the probe at a path that the server has: /health in vLLM, SGLang, "
+                "llama.cpp, TGI and TensorRT-LLM, /v2/health/ready in Triton."
+            ),
             f"{first.probe}Probe: {{httpGet: {{path: {good}, port: {first.port or 8000}}}}}",
-        )  # fmt: skip
+        )
         title = None
     elif first.status in (401, 403):
         why = f"The {first.probe} probe gets {first.status}: the server runs, and asks for a key that the probe does not send."
         change = Remedy(
             "Probe a path that is open without a key, or send the header.",
             f"{first.probe}Probe: {{httpGet: {{path: {good}, httpHeaders: [{{name: Authorization, value: Bearer KEY}}]}}}}",
-        )  # fmt: skip
+        )
         title = "The probe is refused for want of an API key"
     else:
         why = (
             f"The {first.probe} probe gets {first.status}: the server listens and says that it is not well. While it loads, "
             "llama.cpp and SGLang answer 503; vLLM's /health gives 500 or 503 when its engine has died."
-        )  # fmt: skip
+        )
         change = _startup_probe(case, configured)
         title = f"The probe is answered with {first.status}: the server is up but not healthy"
     return finding(
-        "probe-path-missing", [*failed, *killed], case=case, title=title, cause=f"{why} {ends}".strip(), remedies=[change],
+        "probe-path-missing",
+        [*failed, *killed],
+        case=case,
+        title=title,
+        cause=f"{why} {ends}".strip(),
+        remedies=[change],
         certainty="established" if first.status in (401, 403, 404, 405) else "likely",
         next_checks=(
             Check(
@@ -120,7 +149,7 @@ def _answered(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeK
             ),
             Check("What does the log of the restarted container say?", "kubectl logs POD --previous | tail -50"),
         ),
-    )  # fmt: skip
+    )
 
 
 def _slow_start(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeKilled]) -> Finding:
@@ -134,13 +163,27 @@ def _slow_start(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[Prob
         cause.append(f"The start in this log takes {show_seconds(start)} or more.")
     cause.append("A start that takes longer than the probe waits is cut off each time and never ends.")
     return finding(
-        "probe-kills-slow-start", facts, case=case, cause=" ".join(cause), certainty="established" if killed and start and guard and start > guard.patience_seconds else "likely",
-        severity=None if killed else "warning", remedies=[_startup_probe(case, guard), *_more_remedies(probe)],
+        "probe-kills-slow-start",
+        facts,
+        case=case,
+        cause=" ".join(cause),
+        certainty="established" if killed and start and guard and start > guard.patience_seconds else "likely",
+        severity=None if killed else "warning",
+        remedies=[_startup_probe(case, guard or next(iter(failed), None)), *_more_remedies(probe)],
         next_checks=(
-            Check("How far had the killed run come: still loading, or an error of its own?", "kubectl logs POD --previous | tail -50"),
-            Check("Did the probe settings of the manifest reach the pod?", "kubectl get pod POD -o jsonpath='{.spec.containers[*].livenessProbe}{.spec.containers[*].startupProbe}'"),
+            Check(
+                "How far had the killed run come: still loading, or an error of its own?",
+                "kubectl logs POD --previous | tail -50",
+            ),
+            Check(
+                "Did the probe settings of the manifest reach the pod?",
+                (
+                    "kubectl get pod POD -o "
+                    "jsonpath='{.spec.containers[*].livenessProbe}{.spec.containers[*].startupProbe}'"
+                ),
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _why_killed(probe: str, failed: Sequence[ProbeFailed], killed: Sequence[ProbeKilled]) -> Iterator[str]:
@@ -158,24 +201,38 @@ def _why_killed(probe: str, failed: Sequence[ProbeFailed], killed: Sequence[Prob
 
 
 def _more_remedies(probe: str) -> list[Remedy]:
-    made = [Remedy("Or make the start shorter: weights on a local disk or volume instead of a download, a kept compile cache.")]
+    made = [
+        Remedy(
+            "Or make the start shorter: weights on a local disk or volume instead of a download, a kept compile cache."
+        )
+    ]
     if probe == "liveness":
-        made.insert(0, Remedy("Without a startup probe: a longer delay of the liveness probe (it then waits that long every time).", "livenessProbe: {initialDelaySeconds: 600, periodSeconds: 10, failureThreshold: 6}"))
+        made.insert(
+            0,
+            Remedy(
+                "Without a startup probe: a longer delay of the liveness probe (it then waits that long every time).",
+                "livenessProbe: {initialDelaySeconds: 600, periodSeconds: 10, failureThreshold: 6}",
+            ),
+        )
     return made
 
 
-def _startup_probe(case: Case, guard: ProbeConfigured | None) -> Remedy:
+def _startup_probe(case: Case, guard: ProbeConfigured | ProbeFailed | None) -> Remedy:
     start = start_seconds(case)
     seconds = max(UNKNOWN_START_SECONDS, MARGIN * start) if start else UNKNOWN_START_SECONDS
     threshold = math.ceil(seconds / 10)
     path = (guard.path if guard else None) or HEALTH.get(case.engine or "", "/health")
     port = (guard.port if guard else None) or "8000"
-    basis = f", twice what this start took ({show_seconds(start)})" if start and MARGIN * start > UNKNOWN_START_SECONDS else ""
+    basis = (
+        f", twice what this start took ({show_seconds(start)})"
+        if start and MARGIN * start > UNKNOWN_START_SECONDS
+        else ""
+    )
     return Remedy(
         "Give the start its own probe; the liveness probe waits until it has succeeded once.",
         f"startupProbe: {{httpGet: {{path: {path}, port: {port}}}, periodSeconds: 10, failureThreshold: {threshold}}}",
         f"The server gets {show_seconds(threshold * 10)} to start{basis}.",
-    )  # fmt: skip
+    )
 
 
 def _too_busy(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeKilled]) -> Finding:
@@ -185,19 +242,29 @@ def _too_busy(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeK
         f"The {failed[0].probe} probe got no answer within {wait}, though something accepted the connection. A server that is "
         "busy with a long prefill, compiles or captures graphs answers late; one whose engine hangs never does."
         + (" The kubelet restarted it for that." if killed else "")
-    )  # fmt: skip
+    )
     return finding(
-        "probe-kills-busy-server", [*failed, *killed], case=case, cause=cause, certainty="likely",
+        "probe-kills-busy-server",
+        [*failed, *killed],
+        case=case,
+        cause=cause,
+        certainty="likely",
         severity=None if killed else "warning",
         remedies=[
-            Remedy("Let the probe wait longer and forgive more.", "livenessProbe: {timeoutSeconds: 10, periodSeconds: 30, failureThreshold: 5}"),
+            Remedy(
+                "Let the probe wait longer and forgive more.",
+                "livenessProbe: {timeoutSeconds: 10, periodSeconds: 30, failureThreshold: 5}",
+            ),
             _startup_probe(case, guard),
         ],
         next_checks=(
             Check("Was it slow or stuck at that time?", "kubectl logs POD --previous | tail -50"),
-            Check("How long does /health take under load?", "kubectl exec POD -- curl -s -o /dev/null -w '%{time_total}\\n' localhost:8000/health"),
+            Check(
+                "How long does /health take under load?",
+                ("kubectl exec POD -- curl -s -o /dev/null -w '%{time_total}\\n' localhost:8000/health"),
+            ),
         ),
-    )  # fmt: skip
+    )
 
 
 def _readiness(case: Case, failed: Sequence[ProbeFailed]) -> Finding:
@@ -210,14 +277,24 @@ def _readiness(case: Case, failed: Sequence[ProbeFailed]) -> Finding:
     cause = (
         f"The readiness probe failed {first.times} time{'s' if first.times > 1 else ''}: {why}. That keeps traffic away from the pod "
         "and restarts nothing; during a long start it is normal."
-    )  # fmt: skip
+    )
     return finding(
-        "readiness-probe-fails", failed, case=case, cause=cause, certainty="likely", remedies=[],
+        "readiness-probe-fails",
+        failed,
+        case=case,
+        cause=cause,
+        certainty="likely",
+        remedies=[],
         next_checks=(Check("Is the server still loading, or stuck?", "kubectl logs POD | tail -50"),),
-    )  # fmt: skip
+    )
 
 
 RULES = (
-    Rule(judge, (), ("probe-path-missing", "probe-kills-slow-start", "probe-kills-busy-server", "readiness-probe-fails"), uses=(ProbeFailed, ProbeKilled, ProbeConfigured)),
+    Rule(
+        judge,
+        (),
+        ("probe-path-missing", "probe-kills-slow-start", "probe-kills-busy-server", "readiness-probe-fails"),
+        uses=(ProbeFailed, ProbeKilled, ProbeConfigured),
+    ),
     Rule(judge_patience, (ProbeConfigured,), ("probe-will-kill-start",), uses=(StepMark, WeightsLoaded)),
-)  # fmt: skip
+)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loadpath.core.case import Case
+from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Setting
-from loadpath.core.facts.errors import Symptom
+from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.facts.host import FilesystemUse
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.units import MIB, show_bytes, show_count
@@ -36,29 +37,43 @@ def judge_size(case: Case) -> Iterator[Finding]:
         yield _small(case, mounted)
 
 
-def _full_symptoms(case: Case) -> list[Symptom]:
-    return [s for s in case.all(Symptom) if s.finding == FULL]
+def _full_symptoms(case: Case) -> list[Fact]:
+    """Lines that say so, and exceptions with error 28 whose frames are in shared-memory code."""
+    told: list[Fact] = [s for s in case.all(Symptom) if s.finding == FULL]
+    raised = [
+        e
+        for e in case.all(PythonException)
+        if "Errno 28" in e.message and any("shared_memory" in file or "shm" in file for file, _, _ in e.frames)
+    ]
+    return told + raised
 
 
 def shm_mount(case: Case) -> FilesystemUse | None:
     return next((f for f in reversed(case.all(FilesystemUse)) if f.mount == "/dev/shm"), None)
 
 
-def _full(case: Case, symptoms: Sequence[Symptom], mounted: FilesystemUse | None) -> Finding:
-    size = max((int(s.groups["size"]) for s in symptoms if s.groups.get("size")), default=None)
-    no_space = any("space" in s.text.lower() for s in symptoms) or size is not None
+def _full(case: Case, symptoms: Sequence[Fact], mounted: FilesystemUse | None) -> Finding:
+    sizes = [int(s.groups["size"]) for s in symptoms if isinstance(s, Symptom) and s.groups.get("size")]
+    size = max(sizes, default=None)
+    no_space = _said(symptoms, "space", "errno 28") or size is not None
     facts = [*symptoms, *([mounted] if mounted else [])]
     figures = {"segment_bytes": size} if size else {}
     if mounted is not None:
         figures |= {"shm_bytes": mounted.size_bytes, "shm_free_bytes": mounted.free_bytes}
     return finding(
-        FULL, facts, case=case, cause=" ".join(_why(case, symptoms, size, mounted)),
-        certainty="established" if no_space else "likely", step=_step(case, symptoms),
-        remedies=_remedies(case, symptoms, mounted), next_checks=(_CHECK,), figures=figures,
-    )  # fmt: skip
+        FULL,
+        facts,
+        case=case,
+        cause=" ".join(_why(case, symptoms, size, mounted)),
+        certainty="established" if no_space else "likely",
+        step=_step(case, symptoms),
+        remedies=_remedies(case, symptoms, mounted),
+        next_checks=(_CHECK,),
+        figures=figures,
+    )
 
 
-def _why(case: Case, symptoms: Sequence[Symptom], size: int | None, mounted: FilesystemUse | None) -> Iterator[str]:
+def _why(case: Case, symptoms: Sequence[Fact], size: int | None, mounted: FilesystemUse | None) -> Iterator[str]:
     if size is not None:
         yield (
             f"A shared-memory segment of {show_bytes(size)} ({show_count(size)} bytes) did not fit: No space left on "
@@ -97,7 +112,7 @@ def _how_large(case: Case, mounted: FilesystemUse | None) -> str:
     return "Containers get 64 MB unless told otherwise, too small for NCCL, for weight loading by several workers or a DataLoader."
 
 
-def _remedies(case: Case, symptoms: Sequence[Symptom], mounted: FilesystemUse | None) -> list[Remedy]:
+def _remedies(case: Case, symptoms: Sequence[Fact], mounted: FilesystemUse | None) -> list[Remedy]:
     grow = [
         Remedy(
             "Give the container the host's shared memory, or a larger one of its own.",
@@ -108,13 +123,13 @@ def _remedies(case: Case, symptoms: Sequence[Symptom], mounted: FilesystemUse | 
             "Kubernetes: mount a memory-backed emptyDir at /dev/shm (it counts towards the pod's memory limit).",
             "volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 16Gi}}]; volumeMounts: [{name: shm, mountPath: /dev/shm}]",
         ),
-    ]  # fmt: skip
+    ]
     if _in_kubernetes(case):
         grow.reverse()
     clear = Remedy(
         "Remove what dead runs left, while no process of this container uses it; recreating the container or pod does it too.",
         "rm -f /dev/shm/nccl-* /dev/shm/psm_* /dev/shm/torch_*",
-    )  # fmt: skip
+    )
     roomy = (mounted is not None and mounted.size_bytes > DEFAULT_BYTES) or case.setting("docker:ipc") == "host"
     made = [clear, *grow] if roomy else [*grow, clear]
     if _said(symptoms, "nccl"):
@@ -130,23 +145,31 @@ def _small(case: Case, mounted: FilesystemUse) -> Finding:
         "gets without --shm-size or --ipc=host. One process on one GPU can do with it; as soon as several GPUs are used, "
         "NCCL and the workers of tensor parallelism put segments of many MiB there and the start fails. No error is shown "
         "here, so this is a suspicion."
-    )  # fmt: skip
+    )
     return finding(
-        "dev-shm-small", [mounted], case=case, cause=cause, remedies=_remedies(case, (), mounted)[:2],
+        "dev-shm-small",
+        [mounted],
+        case=case,
+        cause=cause,
+        remedies=_remedies(case, (), mounted)[:2],
         next_checks=(
-            Check("Does the start fail on shared memory? Its log says so.", "docker logs CONTAINER 2>&1 | grep -iE 'shm|shared memory|No space|Bus error'"),
-        ), figures={"shm_bytes": mounted.size_bytes, "shm_free_bytes": mounted.free_bytes},
-    )  # fmt: skip
+            Check(
+                "Does the start fail on shared memory? Its log says so.",
+                "docker logs CONTAINER 2>&1 | grep -iE 'shm|shared memory|No space|Bus error'",
+            ),
+        ),
+        figures={"shm_bytes": mounted.size_bytes, "shm_free_bytes": mounted.free_bytes},
+    )
 
 
-def _step(case: Case, symptoms: Sequence[Symptom]) -> FindingStep:
+def _step(case: Case, symptoms: Sequence[Fact]) -> FindingStep:
     seen = step_at(case, symptoms[0])
     if seen == "unseen" and _said(symptoms, "nccl"):
         return "context-creation"
     return seen
 
 
-def _said(symptoms: Sequence[Symptom], *words: str) -> bool:
+def _said(symptoms: Sequence[Fact], *words: str) -> bool:
     return any(word in s.text.lower() for s in symptoms for word in words)
 
 
@@ -155,6 +178,6 @@ def _in_kubernetes(case: Case) -> bool:
 
 
 RULES = (
-    Rule(judge, (Symptom,), (FULL,), uses=(FilesystemUse, Setting)),
+    Rule(judge, (), (FULL,), uses=(Symptom, PythonException, FilesystemUse, Setting)),
     Rule(judge_size, (FilesystemUse,), ("dev-shm-small",)),
 )

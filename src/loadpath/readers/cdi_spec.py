@@ -59,7 +59,9 @@ def _spec(where: dict[str, Any], path: str | None, document: dict[str, Any]) -> 
     hooks = [h for e in edits for h in _paths(e.get("hooks"), "path")]
     versions = {found[1] for mount in mounts if (found := _DRIVER.search(mount))}
     devices = document.get("devices")
-    names = [str(d["name"]) for d in devices if isinstance(d, dict) and "name" in d] if isinstance(devices, list) else []
+    names = (
+        [str(d["name"]) for d in devices if isinstance(d, dict) and "name" in d] if isinstance(devices, list) else []
+    )
     return CdiSpec(
         **where, path=path, kind=_text(document.get("kind")), version=_text(document.get("cdiVersion")),
         devices=tuple(names), device_nodes=tuple(dict.fromkeys(nodes)), mounts=tuple(dict.fromkeys(mounts)),

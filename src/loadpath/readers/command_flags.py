@@ -25,13 +25,19 @@ class Found(NamedTuple):
 _PROGRAMS = (
     ("vllm", r"^vllm (?:serve|bench|chat|complete|run-batch)\b|^\S*python[\d.]* (?:\S+ )*-m vllm\.entrypoints\.\S+"),
     ("sglang", r"^sglang serve\b|^\S*python[\d.]* (?:\S+ )*-m sglang\.(?:launch_server|serve)\S*"),
-    ("llama.cpp", r"^\S*llama-(?:server|cli|bench|run|perplexity)\b|^\S*/server(?= -)|^\S*python[\d.]* -m llama_cpp\.server"),
+    (
+        "llama.cpp",
+        r"^\S*llama-(?:server|cli|bench|run|perplexity)\b|^\S*/server(?= -)|^\S*python[\d.]* -m llama_cpp\.server",
+    ),
     ("ollama", r"^\S*ollama (?:serve|run|pull|create)\b"),
     ("tensorrt-llm", r"^trtllm-serve(?: serve)?\b|^trtllm-(?:build|bench)\b"),
     ("tgi", r"^text-generation-(?:launcher|server)\b"),
     ("lmdeploy", r"^lmdeploy serve (?:api_server|gradio)\b"),
     ("triton-server", r"^\S*tritonserver\b"),
-    ("launcher", r"^(?:torchrun|deepspeed)\b|^accelerate launch\b|^\S*python[\d.]* -m torch\.distributed\.(?:run|launch)\b"),
+    (
+        "launcher",
+        r"^(?:torchrun|deepspeed)\b|^accelerate launch\b|^\S*python[\d.]* -m torch\.distributed\.(?:run|launch)\b",
+    ),
     ("container", r"^(?:docker|podman|nerdctl)(?: container)? (?:run|create)\b"),
 )
 _IMAGES = (
@@ -64,14 +70,52 @@ _SWITCH = re.compile(
     r"do-train|do-eval|gradient-checkpointing|standalone|use-fp8|debug|v|version|help)(?:-|$)"
 )
 _TAKES_VALUE = frozenset(
-    "log-level log-file log-config reset-period use-config no-repeat-ngram-size flash-attn-type return-tokens-as "
-    "disable-fastapi-docs-url no-grad allow-deprecated-port show-config-path log-interval".split()
+    [
+        "log-level",
+        "log-file",
+        "log-config",
+        "reset-period",
+        "use-config",
+        "no-repeat-ngram-size",
+        "flash-attn-type",
+        "return-tokens-as",
+        "disable-fastapi-docs-url",
+        "no-grad",
+        "allow-deprecated-port",
+        "show-config-path",
+        "log-interval",
+    ]
 )
-_LISTS = frozenset("served-model-name lora-modules cuda-graph-bs cuda-graph-sizes cudagraph-capture-sizes device".split())
-_POSITIONAL = {"vllm": "model", "tensorrt-llm": "model", "ollama": "model", "lmdeploy": "model-path", "sglang": "model-path"}
+_LISTS = frozenset(
+    ["served-model-name", "lora-modules", "cuda-graph-bs", "cuda-graph-sizes", "cudagraph-capture-sizes", "device"]
+)
+_POSITIONAL = {
+    "vllm": "model",
+    "tensorrt-llm": "model",
+    "ollama": "model",
+    "lmdeploy": "model-path",
+    "sglang": "model-path",
+}
 # docker run's options without a value.
 _DOCKER_SWITCHES = frozenset(
-    "d detach i interactive t tty rm privileged init P publish-all q quiet read-only no-healthcheck oom-kill-disable".split()
+    [
+        "d",
+        "detach",
+        "i",
+        "interactive",
+        "t",
+        "tty",
+        "rm",
+        "privileged",
+        "init",
+        "P",
+        "publish-all",
+        "q",
+        "quiet",
+        "read-only",
+        "no-healthcheck",
+        "oom-kill-disable",
+    ]
 )
 _DOCKER_SHORT = {"e": "env", "v": "volume", "p": "publish", "m": "memory", "u": "user", "w": "workdir", "h": "hostname",
                  "l": "label", "c": "cpu-shares"}  # fmt: skip
@@ -158,7 +202,11 @@ def _is_switch(name: str) -> bool:
 
 def _values(words: Sequence[str], i: int, *, many: bool) -> list[str]:
     taken: list[str] = []
-    while i < len(words) and (not words[i].startswith("-") or _NUMBER.match(words[i])) and words[i] not in ("&&", "|", ";"):
+    while (
+        i < len(words)
+        and (not words[i].startswith("-") or _NUMBER.match(words[i]))
+        and words[i] not in ("&&", "|", ";")
+    ):
         taken.append(words[i])
         i += 1
         if not many:
@@ -245,7 +293,13 @@ def _launcher(text: str, words: Sequence[str]) -> Iterator[Found]:
     while i < len(words) and words[i].startswith("-"):
         option, equals, value = words[i].lstrip("-").partition("=")
         i += 1
-        if not equals and i < len(words) and not words[i].startswith("-") and not _is_switch(option) and not words[i].endswith(".py"):
+        if (
+            not equals
+            and i < len(words)
+            and not words[i].startswith("-")
+            and not _is_switch(option)
+            and not words[i].endswith(".py")
+        ):
             value = words[i]
             i += 1
         yield Found(f"{name}:{option.replace('_', '-')}", value or "True")

@@ -92,7 +92,9 @@ def _only_flags(words: Sequence[str]) -> bool:
     return not bare
 
 
-def _facts(capture: Capture, lines: Sequence[Line], i: int, end: int, found: Sequence[Found] | Iterator[Found]) -> Iterator[Setting]:
+def _facts(
+    capture: Capture, lines: Sequence[Line], i: int, end: int, found: Sequence[Found] | Iterator[Found]
+) -> Iterator[Setting]:
     where = at(capture, lines[i], lines[end - 1])
     for name, value, engine, basis in found:
         yield Setting(**where, name=name, value=value, basis=basis, engine=engine)

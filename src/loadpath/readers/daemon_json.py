@@ -38,7 +38,11 @@ def read(capture: Capture) -> Iterator[RuntimesKnown]:
         return
     runtimes = value.get("runtimes")
     options = value.get("exec-opts")
-    driver = next((str(o).partition("=")[2] for o in options if "cgroupdriver" in str(o)), None) if isinstance(options, list) else None
+    driver = (
+        next((str(o).partition("=")[2] for o in options if "cgroupdriver" in str(o)), None)
+        if isinstance(options, list)
+        else None
+    )
     features = value.get("features")
     yield RuntimesKnown(
         **at(capture, body[0]), names=tuple(runtimes) if isinstance(runtimes, dict) else (), basis="daemon.json",

@@ -32,7 +32,10 @@ def read(capture: Capture) -> Iterator[Fact]:
         elif found := _HOST.search(text):
             used, share = gib(float(found["used"])), float(found["percent"]) / 100
             yield HostMemory(
-                **at(capture, line), used_bytes=used, used_share=share, total_bytes=round(used / share) if share else None
+                **at(capture, line),
+                used_bytes=used,
+                used_share=share,
+                total_bytes=round(used / share) if share else None,
             )
         elif found := _SPLIT.search(text):
             sizes = [int(number) for number in re.findall(r"\((\d+),", found["sizes"])]

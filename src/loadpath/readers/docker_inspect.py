@@ -18,7 +18,13 @@ from loadpath.core.text import Capture, Line
 from loadpath.core.units import show_bytes
 
 # Settings by the field of HostConfig; 0, "" and null mean that nothing was asked.
-_SETTINGS = {"ShmSize": "shm-size", "IpcMode": "ipc", "Memory": "memory", "Runtime": "runtime", "PidsLimit": "pids-limit"}
+_SETTINGS = {
+    "ShmSize": "shm-size",
+    "IpcMode": "ipc",
+    "Memory": "memory",
+    "Runtime": "runtime",
+    "PidsLimit": "pids-limit",
+}
 
 
 @cache

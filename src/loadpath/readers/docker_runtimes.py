@@ -1,8 +1,8 @@
 """Which runtimes a container engine knows: lines of `docker info`, `podman info`, and a pasted daemon.json.
 
- Runtimes: io.containerd.runc.v2 nvidia runc
- Default Runtime: runc
- Cgroup Driver: systemd
+Runtimes: io.containerd.runc.v2 nvidia runc
+Default Runtime: runc
+Cgroup Driver: systemd
 """
 
 from __future__ import annotations

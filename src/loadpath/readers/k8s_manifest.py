@@ -2,7 +2,11 @@
 
 apiVersion: apps/v1
 kind: Deployment
-spec: {template: {spec: {runtimeClassName: nvidia, containers: [{name: vllm, args: [--model, org/m], resources: {limits: {nvidia.com/gpu: 1}}}]}}}
+spec:
+  template:
+    spec:
+      runtimeClassName: nvidia
+      containers: [{name: vllm, args: [--model, org/m], resources: {limits: {nvidia.com/gpu: 1}}}]
 """
 
 from __future__ import annotations
@@ -18,8 +22,12 @@ from loadpath.core.text import Capture, Line
 from loadpath.readers.command_flags import engine_of_image, inside
 from loadpath.readers.documents import Broken, json_extent, mappings, parse_json, parse_yaml, texts, yaml_extent
 
-_BEGINS = re.compile(r"""^\s*(?:---\s*)?(?P<json>\{?\s*")?(?:apiVersion"?\s*:|(?:kind)"?\s*:\s*"?(?:Pod|Deployment|StatefulSet|DaemonSet|Job|LeaderWorkerSet|InferenceService))""")
-_FRAGMENT = re.compile(r"^\s*(?:- )?(?:containers|livenessProbe|startupProbe|readinessProbe|resources|volumeMounts|template):\s*$")
+_BEGINS = re.compile(
+    r"""^\s*(?:---\s*)?(?P<json>\{?\s*")?(?:apiVersion"?\s*:|(?:kind)"?\s*:\s*"?(?:Pod|Deployment|StatefulSet|DaemonSet|Job|LeaderWorkerSet|InferenceService))"""
+)
+_FRAGMENT = re.compile(
+    r"^\s*(?:- )?(?:containers|livenessProbe|startupProbe|readinessProbe|resources|volumeMounts|template):\s*$"
+)
 _PROBES: tuple[tuple[str, Probe], ...] = (
     ("livenessProbe", "liveness"), ("startupProbe", "startup"), ("readinessProbe", "readiness"),
 )  # fmt: skip

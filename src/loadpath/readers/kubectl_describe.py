@@ -10,7 +10,9 @@ from loadpath.core.text import Capture, Line
 
 _DESCRIBE = re.compile(r"^Name:\s+\S+$")
 _SURE = re.compile(r"^(?:Namespace|Roles|Priority|Labels|Annotations):")
-_TABLE = re.compile(r"^(?:NAMESPACE\s+)?(?:NAME\s+READY\s+STATUS\s+RESTARTS|LAST SEEN\s+(?:FIRST SEEN\s+)?(?:COUNT\s+NAME\s+)?TYPE\s+REASON)")
+_TABLE = re.compile(
+    r"^(?:NAMESPACE\s+)?(?:NAME\s+READY\s+STATUS\s+RESTARTS|LAST SEEN\s+(?:FIRST SEEN\s+)?(?:COUNT\s+NAME\s+)?TYPE\s+REASON)"
+)
 _EVENTS = re.compile(r"^Events:\s*(?:<none>)?$")
 _INDENTED = re.compile(r"^\s+\S|^[A-Z][\w .()/-]{1,60}:(?:\s|$)|^$")
 _ROW = re.compile(r"^\S+(?:\s{2,}|\s+\d+/\d+\s)\S")

@@ -19,7 +19,15 @@ from functools import cache
 from typing import Any, Literal
 
 from loadpath.core.facts.base import Fact, at
-from loadpath.core.facts.container import ContainerState, PodListed, Probe, ProbeConfigured, ProbeFailed, ProbeKilled
+from loadpath.core.facts.container import (
+    ContainerState,
+    EventListed,
+    PodListed,
+    Probe,
+    ProbeConfigured,
+    ProbeFailed,
+    ProbeKilled,
+)
 from loadpath.core.facts.engine import Setting
 from loadpath.core.text import Capture, Line
 
@@ -46,6 +54,9 @@ def _pattern(name: str) -> re.Pattern[str]:
         "url": r"https?://(?P<host>\[[^\]]*\]|[^/:\"\s]*)(?::(?P<port>\d+))?(?P<path>/[^\"\s?]*)?",
         "runtime": r"^Runtime Class Name:\s+(?P<name>\S+)$",
         "shm": r"^/dev/shm from (?P<name>\S+)",
+        "event": r"^(?:\S+\s+)?(?P<kind>Normal|Warning)\s+(?P<reason>[A-Z]\w+)\s+(?P<rest>\S.*)$",
+        "about": r"^(?P<about>(?:pod|node|job|daemonset|deployment|replicaset)/\S+)\s+(?P<message>.*)$",
+        "from": r"^(?:<\w+>|[\dsmhdy]+(?: \(x\d+ over \w+\))?)\s+(?P<who>[\w-]+)\s+(?P<message>.*)$",
     }[name])  # fmt: skip
 
 
@@ -55,7 +66,11 @@ def read(capture: Capture) -> Iterator[Fact]:
     section = ""
     for line in capture.lines:
         text = line.text.strip()
-        if state is not None and not _pattern("field").match(text) and not text.startswith(("Started:", "Finished:", "Message:", "Signal:")):
+        if (
+            state is not None
+            and not _pattern("field").match(text)
+            and not text.startswith(("Started:", "Finished:", "Message:", "Signal:"))
+        ):
             yield _state(capture, state)
             state = None
         if found := _pattern("state").match(text):
@@ -69,11 +84,19 @@ def read(capture: Capture) -> Iterator[Fact]:
                     state = None
                 yield from _restarts(capture, line, name, found["value"])
             elif found["key"] == "Exit Code" or found["value"] == "OOMKilled":
-                state = {"line": line, "name": name, "state": "terminated", "previous": False, found["key"]: found["value"]}
+                state = {
+                    "line": line,
+                    "name": name,
+                    "state": "terminated",
+                    "previous": False,
+                    found["key"]: found["value"],
+                }
         elif text in ("Limits:", "Requests:"):
             section = text[:-1].lower()
         elif section and (found := _pattern("limit").match(text)):
-            yield Setting(**at(capture, line), name=f"k8s:{section}.{found['what']}", value=found["value"], basis="dump")
+            yield Setting(
+                **at(capture, line), name=f"k8s:{section}.{found['what']}", value=found["value"], basis="dump"
+            )
         else:
             section = ""
             if found := _pattern("container").match(text):
@@ -100,10 +123,19 @@ def _restarts(capture: Capture, line: Line, name: str | None, count: str) -> Ite
 
 def _other(capture: Capture, line: Line) -> Iterator[Fact]:
     text = line.text.strip()
+    if ("Normal" in text or "Warning" in text) and (found := _pattern("event").match(text)):
+        rest = _pattern("about").match(found["rest"]) or _pattern("from").match(found["rest"])
+        if rest is not None:
+            yield EventListed(
+                **at(capture, line), kind="Normal" if found["kind"] == "Normal" else "Warning", reason=found["reason"],
+                message=rest["message"], about=rest.groupdict().get("about"),
+            )  # fmt: skip
     if "probe" in text:
         if found := _pattern("killed").search(text):
             times, _ = _repeats(text)
-            yield ProbeKilled(**at(capture, line), container=found["container"], probe=_probe(found["probe"]), times=times)
+            yield ProbeKilled(
+                **at(capture, line), container=found["container"], probe=_probe(found["probe"]), times=times
+            )
         elif found := _pattern("failed").search(text):
             yield _failed(capture, line, found)
     elif found := _pattern("probe").match(text):

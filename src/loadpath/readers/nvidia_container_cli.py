@@ -18,11 +18,17 @@ from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.container import ContainerCliInfo
 from loadpath.core.text import Capture, Line
 
-_FIELD = re.compile(r"^(NVRM version|CUDA version|Device Index|Device Minor|Model|Brand|GPU UUID|Bus Location|Architecture):\s+(.*)$")
+_FIELD = re.compile(
+    r"^(NVRM version|CUDA version|Device Index|Device Minor|Model|Brand|GPU UUID|Bus Location|Architecture):\s+(.*)$"
+)
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
-    if not lines[i].text.startswith("NVRM version:") or i + 1 >= len(lines) or not lines[i + 1].text.startswith("CUDA version:"):
+    if (
+        not lines[i].text.startswith("NVRM version:")
+        or i + 1 >= len(lines)
+        or not lines[i + 1].text.startswith("CUDA version:")
+    ):
         return i
     end = i
     while end < len(lines) and (not lines[end].text or _FIELD.match(lines[end].text)):

@@ -50,7 +50,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ), "anywhere"),
     ReaderEntry("kubernetes", "kubernetes", (
         "probe", "State:", "Exit Code:", "OOMKilled", "Liveness:", "Startup:", "Readiness:", "Limits:", "Requests:", "Runtime Class",
-        "READY", "CrashLoopBackOff", "Running", "/dev/shm from",
+        "READY", "CrashLoopBackOff", "Running", "/dev/shm from", "Normal ", "Warning ",
     ), "anywhere"),
     ReaderEntry("docker-runtimes", "docker_runtimes", ("Runtimes:", "Default Runtime:"), "anywhere"),
     ReaderEntry("docker-inspect", "docker_inspect", ('"OOMKilled"', '"ExitCode"', '"ShmSize"', '"DeviceRequests"'), "anywhere"),

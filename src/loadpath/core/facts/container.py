@@ -123,3 +123,13 @@ class PodListed(Fact, frozen=True, kw_only=True):
     containers: int
     status: str
     restarts: int = 0
+
+
+class EventListed(Fact, frozen=True, kw_only=True):
+    """One row of a pod's or cluster's events."""
+
+    kind: Literal["Normal", "Warning"]
+    reason: str
+    message: str = ""
+    about: str | None = None
+    """The object, where the table names it (`pod/nvidia-device-plugin-daemonset-abc`)."""
