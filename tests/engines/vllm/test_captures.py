@@ -85,7 +85,7 @@ def test_a_start_cut_off_is_no_fault() -> None:
 
 
 def test_every_step_of_a_good_start_is_done() -> None:
-    states = {s.step: s.state for s in report_on("good").steps}
+    states: dict[str, str] = {s.step: s.state for s in report_on("good").steps}
     steps = ("process-start", "device-enumeration", "context-creation", "weight-load", "memory-profiling", "kv-pool",
              "http-server", "serving")  # fmt: skip
     assert {states[step] for step in steps} == {"done"}

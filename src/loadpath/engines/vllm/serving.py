@@ -24,8 +24,9 @@ def _http_begins(seen: Seen) -> Iterator[Fact]:
 
 
 def _ready(seen: Seen) -> Iterator[Fact]:
-    seen.run.ready = True
-    yield ServerReady(**seen.common)
+    if not seen.run.ready:
+        seen.run.ready = True
+        yield ServerReady(**seen.common)
     yield seen.mark("http-server", "ended")
 
 
@@ -36,9 +37,15 @@ def _request(seen: Seen) -> Iterator[Fact]:
         yield from _serving(seen)
 
 
+def _up(seen: Seen) -> Iterator[Fact]:
+    """Where uvicorn's own words went elsewhere, the list of routes or the first answer shows that the start is over."""
+    if not seen.run.ready:
+        yield from _ready(seen)
+
+
 def _serving(seen: Seen) -> Iterator[Fact]:
     if seen.run.once("serving"):
-        seen.run.ready = True
+        yield from _up(seen)
         yield seen.mark("serving", "began")
 
 
@@ -81,6 +88,7 @@ def _steps(seen: Seen) -> Iterator[Fact]:
 PATTERNS = (
     Pattern("Supported", r"Supported[_ ]tasks: \[", _http_begins),
     Pattern("Starting vLLM ", r"Starting vLLM (?:API )?server(?: \d+)? on (\S+)", _listening),
+    Pattern("Available routes are:", r"Available routes are:", _up),
     Pattern("Started server process", r"Started server process", _http_begins),
     Pattern("Uvicorn running on", r"Uvicorn running on (\S+)", _listening),
     Pattern("Application startup complete", r"Application startup complete", _ready),
