@@ -12,9 +12,7 @@ from typing import Any
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.gpu import GpuHealth
 from loadpath.core.facts.kernel import AdapterInitFailed, AerError, GpuLost, SlotLinkDown, SxidEvent, XidEvent
-from loadpath.core.pci import pci_address
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import show_seconds
 from loadpath.diagnosis.rule import Rule, fill, finding, row_remedies
@@ -85,6 +83,7 @@ def _values(case: Case, incident: Incident, gpus: list[str]) -> dict[str, Any]:
     code = lead.caused_by or lead.code
     table = xids().get(code)
     same = [e for e in incident.events if e.code == lead.code]
+    pids = {e.pid for e in incident.events if e.pid is not None and e.pci == lead.pci and e.code != 45}
     return {
         "gpus": " and ".join(gpus) if len(gpus) < 3 else ", ".join(gpus),
         "first_gpu": lead.pci if lead.pci in gpus else gpus[0],
@@ -94,6 +93,7 @@ def _values(case: Case, incident: Incident, gpus: list[str]) -> dict[str, Any]:
         "detail": _detail(incident),
         "wait": _wait(same),
         "lines": len(same) if len(same) > 1 else None,
+        "programs": len(pids) if len(pids) > 1 else None,
         "gi": lead.gi,
         "links": _links(incident),
         "decoded": _decoded(incident),
@@ -296,28 +296,6 @@ def _always_fatal(code: int) -> bool:
     return table is not None and table.severity == "always_fatal"
 
 
-def judge_health(case: Case) -> Iterator[Finding]:
-    """What the driver says of a board's condition: repairs pending or failed, an action that it asks for."""
-    for health in case.all(GpuHealth):
-        gpu = pci_address(health.bus_id) if health.bus_id else str(health.index)
-        values: dict[str, Any] = {"gpus": gpu, "first_gpu": gpu, "rows": health.remapped_uncorrected or None}
-        if health.remap_failed or health.sram_threshold_exceeded:
-            values["flag"] = "Remapping Failure Occurred" if health.remap_failed else "SRAM Threshold Exceeded"
-            yield finding("gpu-memory-repair-failed", [health], case=case, values=values)
-        elif health.remap_pending or health.retirement_pending or health.repair_pending:
-            yield finding("gpu-memory-repair-pending", [health], case=case, values=values)
-        row = recovery(health.recovery_action or "")
-        doing = response(row.action) if row else None
-        if row and doing:
-            first = Remedy(doing.text.format_map(values), doing.command.format_map(values), doing.effect)
-            yield finding(
-                "gpu-recovery-required", [health], case=case,
-                cause=f'The driver reports GPU Recovery Action "{health.recovery_action}" for GPU {gpu}. {row.meaning}',
-                remedies=(first, *row_remedies(findings()["gpu-recovery-required"], values)),
-                operator_action=doing.does, blast_radius=doing.blast, values=values,
-            )  # fmt: skip
-
-
 def judge_bus(case: Case) -> Iterator[Finding]:
     """PCIe errors on their own."""
     errors = case.all(AerError)
@@ -341,8 +319,5 @@ RULES = (
     Rule(judge_lost, (GpuLost,), ("gpu-off-bus", "gpu-handle-not-found"), (XidEvent, AerError, SlotLinkDown)),
     Rule(judge_init, (AdapterInitFailed,), ("gpu-init-failed",), (XidEvent,)),
     Rule(judge_switch, (SxidEvent,), ("nvswitch-fatal", "nvswitch-nonfatal")),
-    Rule(
-        judge_health, (GpuHealth,), ("gpu-memory-repair-failed", "gpu-memory-repair-pending", "gpu-recovery-required")
-    ),
     Rule(judge_bus, (), ("pcie-uncorrected", "pcie-corrected"), (AerError, SlotLinkDown)),
 )

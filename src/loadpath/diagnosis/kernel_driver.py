@@ -15,6 +15,7 @@ from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.gpu import DriverVersions, PciDevice
 from loadpath.core.facts.kernel import DkmsModule, DriverPart, GpuRefused, PackagesUpgraded
 from loadpath.core.report import Finding
+from loadpath.core.vocabulary import Certainty
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.gpus import by_pci_id, generation_of
 from loadpath.knowledge.tables import findings
@@ -45,7 +46,15 @@ def judge_module(case: Case) -> Iterator[Finding]:
             yield _mismatch(case, facts, values)
         else:
             built = [m for m in case.all(DkmsModule) if "installed" in m.state] if row_id in _BUILT else []
-            yield finding(row_id, [*facts, *built], case=case, values=values)
+            certainty = (
+                None if refusal is None or refusal.count or refusal.pci or refusal.device_id else _by_list(refusal)
+            )
+            yield finding(row_id, [*facts, *built], case=case, values=values, certainty=certainty)
+
+
+def _by_list(refused: GpuRefused) -> Certainty | None:
+    """That nouveau is among the loaded modules only suggests that it has the card."""
+    return "likely" if refused.why == "owned" and refused.text.startswith("nouveau") else None
 
 
 def _common(case: Case) -> dict[str, Any]:
@@ -70,7 +79,7 @@ def _refused(case: Case, refused: GpuRefused) -> dict[str, Any]:
         device_id = on_bus.pop() if len(on_bus) == 1 else None
     values: dict[str, Any] = {
         "gpu": refused.pci, "release": refused.release, "wanted": refused.wanted, "count": refused.count,
-        "owner": refused.owner if refused.pci or refused.owner != "nouveau" else None, "device_id": device_id,
+        "owner": refused.owner, "device_id": device_id,
     }  # fmt: skip
     generation = generation_of(device_id)
     board = by_pci_id(device_id) if device_id else None

@@ -36,7 +36,7 @@ _FINDING_OF = {
     119: "gsp-timeout", 120: "gsp-timeout",
     61: "gpu-firmware-halted", 62: "gpu-firmware-halted", 110: "gpu-firmware-halted", 169: "gpu-firmware-halted",
     143: "gpu-init-failed",
-    8: HANG, 46: HANG, 109: HANG, 158: HANG,
+    43: APPLICATION, 8: HANG, 46: HANG, 109: HANG, 158: HANG,
     74: NVLINK, 136: NVLINK, 155: NVLINK, 166: NVLINK, 170: NVLINK, 173: NVLINK,
     **dict.fromkeys(range(144, 151), NVLINK),
     108: "nvlink-peer-access", 137: "nvlink-peer-access",

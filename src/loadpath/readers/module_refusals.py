@@ -24,7 +24,7 @@ WRAPPED = 8  # lines of the longest of these messages
 def _pattern(name: str) -> re.Pattern[str]:
     return re.compile({
         "begin": r"The NVIDIA (?:GPU|probe routine)|is already bound to|ignoring the legacy GPU|Legacy drivers|legacy driver"
-        r"|Kernel driver in use: (?:nouveau|vfio-pci|pci-stub)|^nouveau \d{4}:|^nouveau +\d+ +\d+|Nouveau kernel driver is currently",
+        r"|Kernel driver in use: nouveau|^nouveau \d{4}:|^nouveau +\d+ +\d+|Nouveau kernel driver is currently",
         "gpu": rf"The NVIDIA GPU (?P<pci>{ADDRESS})(?: +\(PCI ID: [0-9a-f]{{4}}:(?P<id>[0-9a-f]{{4}})\))?",
         "id": r"\(PCI ID: [0-9a-fA-F]{4}:(?P<id>[0-9a-fA-F]{4})\)",
         "release": r"NVIDIA (?P<version>\d{3}\.[\d.]+\d) driver release",
@@ -57,8 +57,7 @@ def _read(capture: Capture, lines: Sequence[Line], i: int) -> GpuRefused | None:
         )
     whole, last = _message(lines, i)
     if found := _pattern("count").search(whole):
-        owner = "nouveau" if "nouveau" in whole else None
-        return GpuRefused(**at(capture, line, last), why="owned", count=int(found["n"]), owner=owner)
+        return GpuRefused(**at(capture, line, last), why="owned", count=int(found["n"]))
     return _unsupported(capture, line, last, whole)
 
 
