@@ -22,17 +22,20 @@ from loadpath.core.text import Capture, Line
 from loadpath.readers.nvidia_smi_fields import Record, facts_of, memory, plain, whole
 
 _SECTIONS = frozenset(
-    """accounting mode|addressing mode|aggregate|aggregate uncorrectable sram sources|applications clocks|bank remap availability histogram|
-    bar1 memory usage|bridge chip|capabilities|clock policy|clocks|clocks event reasons|clocks event reasons counters|
-    clocks throttle reasons|conf compute protected memory usage|default applications clocks|deferred clocks|device attributes|double bit|
-    dram encryption mode|driver model|ecc errors|ecc mode|edpp multiplier|encoder stats|fabric|fb memory usage|fbc stats|gpu link info|
-    gpu memory power readings|gpu operation mode|gpu power readings|gpu reset status|gpu virtualization mode|health|ibmnpu|
-    inforom bbx object flush|inforom version|link width|max clocks|max customer boost clocks|memory power readings|mig device|mig mode|
-    module power readings|pci|pcie generation|platform info|power readings|power samples|power smoothing|processes|remapped rows|
-    retired pages|shared|shared bar1 memory|shared fb memory usage|single bit|supported clocks|temperature|utilization|voltage|volatile|
-    workload power profiles|sram threshold|bar1 memory|gpu utilization samples|memory utilization samples|sm clock samples""".replace("\n    ", "")
-    .split("|")
-)  # fmt: skip
+    name.strip()
+    for name in """
+    accounting mode | addressing mode | aggregate | aggregate uncorrectable sram sources | applications clocks | bank remap availability
+    histogram | bar1 memory usage | bridge chip | capabilities | clock policy | clocks | clocks event reasons | clocks event reasons
+    counters | clocks throttle reasons | conf compute protected memory usage | default applications clocks | deferred clocks | device
+    attributes | double bit | dram encryption mode | driver model | ecc errors | ecc mode | edpp multiplier | encoder stats | fabric |
+    fb memory usage | fbc stats | gpu link info | gpu memory power readings | gpu operation mode | gpu power readings | gpu reset status
+    | gpu virtualization mode | health | ibmnpu | inforom bbx object flush | inforom version | link width | max clocks | max customer
+    boost clocks | memory power readings | mig device | mig mode | module power readings | pci | pcie generation | platform info | power
+    readings | power samples | power smoothing | processes | remapped rows | retired pages | shared | shared bar1 memory | shared fb
+    memory usage | single bit | supported clocks | temperature | utilization | voltage | volatile | workload power profiles | sram
+    threshold | bar1 memory | gpu utilization samples | memory utilization samples | sm clock samples
+    """.replace("\n", " ").split("|")
+)
 _LONE = ("remapped rows", "clocks event reasons", "clocks throttle reasons", "fb memory usage", "ecc errors", "retired pages",
          "gpu link info", "fabric", "gpu reset status")  # fmt: skip
 

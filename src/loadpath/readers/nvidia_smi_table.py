@@ -110,13 +110,15 @@ def _begins(lines: Sequence[Line], i: int) -> bool:
 
 
 def _in_table(text: str) -> bool:
-    return text.startswith(("|", "+-", "+=")) or _found("versions", text) is not None
+    return text.startswith(("|", "+-", "+=")) or re.fullmatch(r"[-=]+[+|]", text) is not None or bool(_found("versions", text))
 
 
 def _wraps(before: str, text: str) -> bool:
     """Did a narrow terminal or a mailer break the row `before`, so that `text` is its rest?"""
     head = before.strip()
-    return head.startswith("|") and not head.endswith("|") and text.endswith("|")
+    if text == "|":
+        return head.startswith("|") and not head.endswith("|")
+    return head.startswith("|") and text.endswith("|") and not text.startswith(("|", "+")) and len(text) < len(head)
 
 
 def _cells(text: str) -> list[str]:
@@ -144,10 +146,8 @@ def _rows(lines: Sequence[Line]) -> Iterator[tuple[Line, Line, str]]:
     while k < len(lines):
         first = last = lines[k]
         text = first.text.strip()
-        if k + 1 < len(lines) and not lines[k + 1].text.strip().startswith(("|", "+")):
-            rest = lines[k + 1].text.strip()
-            if rest and _wraps(text, rest):
-                text, last, k = f"{text} {rest}", lines[k + 1], k + 1
+        if k + 1 < len(lines) and _wraps(text, rest := lines[k + 1].text.strip()):
+            text, last, k = f"{text} {rest}", lines[k + 1], k + 1
         yield first, last, text
         k += 1
 
@@ -166,15 +166,17 @@ class _Table:
         self.instance: re.Match[str] | None = None
 
     def row(self, first: Line, last: Line, text: str) -> None:
-        if not text or text.startswith("+"):
+        if not text or text.startswith(("+", "-", "=")):
             return
         if versions := _found("versions", text):
             self.versions(first, versions)
         elif hit := _found("inforom", text):
             self.made.append(InforomCorrupted(**at(self.capture, first), bus_id=hit["bus"]))
         elif "MIG devices:" in text:
+            self.close()
             self.box = "mig"
         elif re.match(r"\|?\s*Processes:", text):
+            self.close()
             self.box, self.processes = "processes", "empty"
         else:
             {"gpus": self.gpu_row, "mig": self.mig_row, "processes": self.process_row}[self.box](first, last, text)

@@ -5,6 +5,7 @@ What stands before the place where it breaks is read; entities are never expande
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from xml.parsers import expat
 
@@ -14,6 +15,7 @@ from loadpath.core.text import Capture, Line
 from loadpath.readers.nvidia_smi_fields import Record, facts_of, memory, plain, whole
 
 _ROOT = "nvidia_smi_log"
+_BARE = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
@@ -65,7 +67,8 @@ class _Parse:
                 continue
             self.at = k
             try:
-                parser.Parse((text + "\n").encode("utf-8", "replace"), False)
+                # Cleaning turns `&amp;` of a pasted page into `&`; here it has to be one again.
+                parser.Parse((_BARE.sub("&amp;", text) + "\n").encode("utf-8", "replace"), False)
             except expat.ExpatError:
                 return
 
