@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import read_text
 
+from conftest import read_text
 from loadpath.core.report import Finding
 
 TORCH = "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling "

@@ -98,8 +98,8 @@ def shards(case: Case) -> Iterator[Finding]:
     if not symptoms:
         return
     values = groups(symptoms)
-    values.setdefault("n", "the share")
-    values.setdefault("g", "the group size")
+    if "n" not in values:
+        values |= {"n": "the share", "g": "the group size", "tp_advice": "--tensor-parallel-size <half of it>"}
     if values["n"].isdigit() and values["g"].isdigit():
         values |= _alignment(int(values["n"]), int(values["g"]), _tensor_parallel(case))
     kind = values.get("kind", "")
