@@ -40,7 +40,8 @@ def judge(case: Case) -> Iterator[Finding]:
     symptoms = symptoms_of(case, "cdi-device-unresolvable")
     if not symptoms:
         return
-    asked = [d for s in symptoms for d in s.groups.get("devices", "").replace(" ", "").split(",") if d]
+    asked = [word for s in symptoms for word in s.groups.get("devices", "").replace(" ", "").split(",") if word]
+    asked = [word.partition("](")[0].strip("[]") for word in asked]  # a link that Markdown made of the name
     device = asked[-1] if asked else "nvidia.com/gpu=all"
     specs = case.all(CdiSpec)
     listed = [name for fact in case.all(CdiDevicesListed) for name in fact.names]
@@ -121,6 +122,19 @@ def _why(
             [Remedy("Ask for a name that the specification has.", f"--device {kind}={own[0].devices[0]}")]
             if own[0].devices
             else [],
+        )
+    if device in listed:
+        return (
+            "nvidia-ctk lists this name, so a specification has it; the container engine does not read that file: "
+            "its CDI library is older than the file's cdiVersion (Podman before 4.6), the file is not readable for "
+            "this user, it lies in another folder, or a second file defines the same device.",
+            "likely",
+            [
+                Remedy(
+                    "Compare versions, make the file readable, and keep one file.",
+                    "podman --version; grep -H cdiVersion /etc/cdi/* /var/run/cdi/*; sudo chmod a+r /etc/cdi/*",
+                )
+            ],
         )
     if listed:
         return (

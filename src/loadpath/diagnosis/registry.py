@@ -40,6 +40,7 @@ MODULES: tuple[str, ...] = (
     "exits",
     "host_offload",
     "probes",
+    "nccl_start",
     "unknown_error",
     "driver_install",
     "gpu_faults",

@@ -20,6 +20,7 @@ from loadpath.core.text import Capture, Line
 from loadpath.readers.documents import Broken, json_extent, mappings, parse_json, parse_yaml, yaml_extent
 
 _BEGINS = re.compile(r"""^\s*(?P<json>\{?\s*")?cdiVersion"?\s*:""")
+_TOP = frozenset(("cdiVersion", "kind", "devices", "containerEdits", "annotations"))
 _SHOWN = re.compile(r"\b(?:cat|less|more|nano|vim?)\s+(?P<path>\S*/cdi/\S+\.(?:ya?ml|json))")
 _DRIVER = re.compile(r"/lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler|nvidia-[\w-]+)\.so\.(\d{3,}\.\d+(?:\.\d+)?)$")
 
@@ -33,7 +34,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
         return i
     if begins["json"]:
         return json_extent(lines, start, 0 if lines[start].text.lstrip().startswith("{") else 1)
-    return yaml_extent(lines, start)
+    return yaml_extent(lines, start, _TOP)
 
 
 def read(capture: Capture) -> Iterator[CdiSpec]:

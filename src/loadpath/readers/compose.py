@@ -21,6 +21,7 @@ from loadpath.readers.command_flags import engine_of_image, inside, words_of
 from loadpath.readers.documents import Broken, mappings, parse_yaml, texts, yaml_extent
 
 _BEGINS = re.compile(r"^(?:version:\s*['\"]?[\d.]+['\"]?|services:)\s*$")
+_TOP = frozenset(("version", "name", "services", "networks", "volumes", "configs", "secrets", "include"))
 # Keys of a service that say the same as an option of docker run.
 _OPTIONS = {"shm_size": "shm-size", "ipc": "ipc", "runtime": "runtime", "mem_limit": "memory", "gpus": "gpus", "privileged": "privileged",
             "pids_limit": "pids-limit", "network_mode": "network"}  # fmt: skip
@@ -32,7 +33,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
         return i
     if not any(line.text.startswith("services:") for line in lines[i : i + LOOK_AHEAD]):
         return i
-    return yaml_extent(lines, i)
+    return yaml_extent(lines, i, _TOP)
 
 
 def read(capture: Capture) -> Iterator[Fact]:

@@ -18,14 +18,20 @@ class Broken(Exception):
     """The text is no document; the message says where it breaks off."""
 
 
-def yaml_extent(lines: Sequence[Line], i: int) -> int:
-    """The index after the YAML document that begins at lines[i]; a blank line ends it when no indented or keyed one follows."""
+_KEY = re.compile(r"^[\"']?([\w./-]+)[\"']?:(?:\s|$)")
+
+
+def yaml_extent(lines: Sequence[Line], i: int, top: frozenset[str]) -> int:
+    """The index after the YAML document that begins at lines[i]. `top`: the keys that it can have at its outermost
+    level; another word with a colon at the margin (`Error: …`) is the next thing in the paste."""
     end = i
     for j in range(i, min(len(lines), i + LONGEST)):
         text = lines[j].text
         if not text:
             continue
         if text.startswith("```") or not _YAML_LINE.match(text):
+            break
+        if (key := _KEY.match(text)) and key[1] not in top:
             break
         if j > end + 2:  # two blank lines in a row: another thing begins
             break

@@ -28,6 +28,13 @@ _BEGINS = re.compile(
 _FRAGMENT = re.compile(
     r"^\s*(?:- )?(?:containers|livenessProbe|startupProbe|readinessProbe|resources|volumeMounts|template):\s*$"
 )
+_TOP = frozenset(
+    """
+    apiVersion kind metadata spec status data items template containers initContainers volumes volumeMounts resources
+    livenessProbe startupProbe readinessProbe env args command image name ports securityContext nodeSelector tolerations
+    affinity runtimeClassName replicas selector strategy hostIPC handler type
+    """.split()  # noqa: SIM905
+)
 _PROBES: tuple[tuple[str, Probe], ...] = (
     ("livenessProbe", "liveness"), ("startupProbe", "startup"), ("readinessProbe", "readiness"),
 )  # fmt: skip
@@ -39,10 +46,10 @@ def extent(lines: Sequence[Line], i: int) -> int:
     if begins is not None:
         if begins["json"]:
             return json_extent(lines, i, 0 if lines[i].text.lstrip().startswith("{") else 1)
-        return yaml_extent(lines, i)
+        return yaml_extent(lines, i, _TOP)
     if not _FRAGMENT.match(lines[i].text):
         return i
-    end = yaml_extent(lines, i)
+    end = yaml_extent(lines, i, _TOP)
     return end if end - i >= 3 else i
 
 

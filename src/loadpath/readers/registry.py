@@ -52,6 +52,7 @@ READERS: tuple[ReaderEntry, ...] = (
         "probe", "State:", "Exit Code:", "OOMKilled", "Liveness:", "Startup:", "Readiness:", "Limits:", "Requests:", "Runtime Class",
         "READY", "CrashLoopBackOff", "Running", "/dev/shm from", "Normal ", "Warning ",
     ), "anywhere"),
+    ReaderEntry("nccl-start", "nccl_start", ("NCCL", "nccl=="), "anywhere"),
     ReaderEntry("docker-runtimes", "docker_runtimes", ("Runtimes:", "Default Runtime:"), "anywhere"),
     ReaderEntry("docker-inspect", "docker_inspect", ('"OOMKilled"', '"ExitCode"', '"ShmSize"', '"DeviceRequests"'), "anywhere"),
     ReaderEntry("nvidia-ctk", "nvidia_ctk", ("nvidia.com/", "CDI devices"), "anywhere"),

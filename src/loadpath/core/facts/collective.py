@@ -56,3 +56,11 @@ class Throughput(Fact, frozen=True, kw_only=True):
     label: str
     tokens_per_second: float
     tensor_parallel: bool | None = None
+
+
+class NcclStartUnfinished(Fact, frozen=True, kw_only=True):
+    """A log whose last words are those of NCCL's initialisation, without its end. `stage`: `loaded` (its version is
+    printed), `unique-id`, `bootstrap` (interfaces and plug-ins chosen), `communicator` (ranks being connected)."""
+
+    stage: str
+    interface: str | None = None
