@@ -63,6 +63,24 @@ def judge(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def health(case: Case) -> Iterator[Finding]:
+    """/health stopped answering 200: the engine is dead, whatever the reason."""
+    refused = [r for r in case.all(RequestServed) if r.path.rstrip("/") in ("/health", "/ping") and r.status in (500, 503)]
+    if not refused or case.engine not in (None, "vllm"):
+        return
+    status = refused[0].status
+    yield finding(
+        "health-answers-dead", refused[:2], case=case, values={"status": status},
+        cause=f"/health answers {status}, which vLLM does after its engine has died. What ended the engine is printed before "
+              "that by the EngineCore or a worker, or nowhere if it was killed.",
+        remedies=[Remedy("Restart the server once the cause is known; it does not recover by itself")],
+        next_checks=(
+            Check("What did the engine say before the first of these answers?", "grep -nE 'died|Error|Traceback' SERVER.log | head"),
+            Check("Was it killed?", "dmesg -T | grep -Ei 'oom-kill|killed process|xid'"),
+        ),
+    )  # fmt: skip
+
+
 def _checks(first: ProcessEnded) -> tuple[Check, ...]:
     when = ""
     if first.origin.time is not None:
@@ -103,4 +121,7 @@ def _idle(case: Case, ended: ProcessEnded) -> str:
     )
 
 
-RULES = (Rule(judge, (Symptom, ProcessEnded), (ROW,)),)
+RULES = (
+    Rule(judge, (Symptom, ProcessEnded), (ROW,)),
+    Rule(health, (RequestServed,), ("health-answers-dead",)),
+)
