@@ -24,6 +24,7 @@ MODULES: tuple[str, ...] = (
     "out_of_memory",
     "figures",
     "startup",
+    "start_pace",
     "died",
     "kernels",
     "runtime_driver",

@@ -1,4 +1,4 @@
-"""How a start went: what took the time, what it waits for, and how it ended without an error of its own."""
+"""How a start went: what it waits for, and how it ended without an error of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import (
-    CompileTook,
     EngineStarted,
     Progress,
     RequestServed,
@@ -20,108 +19,12 @@ from loadpath.core.facts.engine import (
 )
 from loadpath.core.facts.errors import OutOfMemory, PythonException, Symptom
 from loadpath.core.report import Check, Finding, Remedy
-from loadpath.core.units import show_bytes, show_seconds
+from loadpath.core.units import show_seconds
 from loadpath.core.vocabulary import Severity
 from loadpath.diagnosis.ladder import WAITS_OF_A_STALL, step_at
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 from loadpath.knowledge.tables import findings
-
-SLOW_LOAD_SECONDS = 600  # ten minutes; local NVMe reads 100 GB in about one
-SLOW_SHARD_SECONDS = 15  # a shard has 5 GB at most: 0.3 GB/s, far below local NVMe
-SLOW_COMPILE_SECONDS = 240  # a cold compile of a large model takes one or two minutes
-
-
-def slow_weights(case: Case) -> Iterator[Finding]:
-    """The weights took, or by the bar's pace will take, ten minutes and more."""
-    bars = [p for p in case.all(Progress) if p.step == "weight-load" and p.total > 1]
-    bar = bars[-1] if bars else None
-    loaded = max((w for w in case.all(WeightsLoaded) if w.seconds), key=lambda w: w.seconds or 0, default=None)
-    shown: list[Fact] = []
-    if loaded is not None and (loaded.seconds or 0) >= SLOW_LOAD_SECONDS:
-        title = f"Loading the weights took {show_seconds(loaded.seconds or 0)}"
-        cause = [f"The weights of one GPU{_size(loaded)} were in place after {show_seconds(loaded.seconds or 0)}."]
-        read = max((w.read_seconds for w in case.all(WeightsLoaded) if w.read_seconds), default=None)
-        if read is not None and read < 0.5 * (loaded.seconds or 0):
-            cause.append(f"Reading the files took only {show_seconds(read)}; the rest was download or preparation.")
-        shown = [loaded]
-    elif loaded is None and bar is not None and bar.done < bar.total and (pace := _pace(bar)):
-        whole = (bar.elapsed_seconds or 0) + (bar.left_seconds or pace * (bar.total - bar.done))
-        if whole < SLOW_LOAD_SECONDS or pace < SLOW_SHARD_SECONDS:
-            return
-        title = (
-            f"The weights load slowly but steadily: {show_seconds(pace)} a shard, about {show_seconds(whole)} in all"
-        )
-        cause = [f"{bar.done} of {bar.total} shards are read, each takes {show_seconds(pace)}, so the load needs about "
-                 f"{show_seconds(whole)} in all and goes on for {show_seconds(whole - (bar.elapsed_seconds or 0))}."]  # fmt: skip
-        shown = [bars[0], bar]
-    else:
-        return
-    cause.append("The bar moves, so this is progress; storage throughput is the likely limit, not the GPU.")
-    yield finding(
-        "weights-load-slowly", shown, case=case, title=title, cause=" ".join(cause), severity=_if_ready(case),
-        remedies=_faster_load(case),
-        next_checks=(Check("How fast is the storage that holds the weights?",
-                           "dd if=MODEL/model-00001-of-….safetensors of=/dev/null bs=16M count=128 iflag=direct; df -T MODEL"),),
-    )  # fmt: skip
-
-
-def _pace(bar: Progress) -> float | None:
-    """Seconds of one item: by what the bar still expects, else by what it has done."""
-    if bar.left_seconds and bar.total > bar.done:
-        return bar.left_seconds / (bar.total - bar.done)
-    return bar.elapsed_seconds / bar.done if bar.elapsed_seconds and bar.done else None
-
-
-def _size(loaded: WeightsLoaded) -> str:
-    return f" ({show_bytes(loaded.bytes)})" if loaded.bytes else ""
-
-
-def _faster_load(case: Case) -> list[Remedy]:
-    remedies = [
-        Remedy(
-            "Copy the checkpoint to local NVMe (or warm the page cache) before the start", "cp -r MODEL /local/nvme/"
-        ),
-    ]
-    if case.engine in (None, "vllm"):
-        remedies.append(Remedy("Read with a streaming, parallel loader", "--load-format runai_streamer"))
-        remedies.append(
-            Remedy("Read ahead on network file systems (0.18 and later)", "--safetensors-load-strategy prefetch")
-        )
-    remedies.append(Remedy("Give start-up probes and supervisors more time than the load needs",
-                           "startupProbe: periodSeconds 10, failureThreshold 600"))  # fmt: skip
-    return remedies
-
-
-def _if_ready(case: Case) -> Severity:
-    """A slow step of a start that came up is a remark."""
-    return "info" if case.has(ServerReady) else "warning"
-
-
-def slow_compile(case: Case) -> Iterator[Finding]:
-    """torch.compile took minutes: a cold cache."""
-    took = max(
-        (c for c in case.all(CompileTook) if c.what in ("torch.compile", "Inductor")),
-        key=lambda c: c.seconds, default=None,
-    )  # fmt: skip
-    if took is None or took.seconds < SLOW_COMPILE_SECONDS:
-        return
-    shown = [c for c in case.all(CompileTook) if c.seconds >= 0.5 * took.seconds]
-    yield finding(
-        "compile-took-long", shown[:4], case=case, severity=_if_ready(case),
-        title=f"torch.compile took {show_seconds(took.seconds)} of the start",
-        cause=f"Compiling the model's graphs took {took.seconds:.0f} s ({show_seconds(took.seconds)}): the compile cache "
-              "was cold. It comes back at every start and on every new machine unless the cache is kept; few CPU cores "
-              "make it longer.",
-        remedies=[
-            Remedy("Keep the compile cache between starts, on a volume that the next start sees",
-                   "VLLM_CACHE_ROOT=/persistent/vllm-cache", "a warm start loads the graphs in seconds"),
-            Remedy("Give the start more CPU cores; Inductor compiles in parallel", "docker run --cpus 16 …"),
-            Remedy("For short jobs skip compilation; decoding gets slower", flag("vllm", "eager", True)),
-        ],
-        next_checks=(Check("Is the cache found again at the next start?", "ls ~/.cache/vllm/torch_compile_cache"),),
-        figures={"compile_seconds": took.seconds},
-    )  # fmt: skip
 
 
 def waits(case: Case) -> Iterator[Finding]:
@@ -264,8 +167,6 @@ def time_limit(case: Case) -> Iterator[Finding]:
 
 RULES = (
     Rule(ray_waits, (), ("ray-waits-for-gpus",), (Symptom, Waiting)),
-    Rule(slow_weights, (StepMark,), ("weights-load-slowly",), (Progress, WeightsLoaded)),
-    Rule(slow_compile, (CompileTook,), ("compile-took-long",)),
     Rule(waits, (Waiting,), ("broadcast-wait",)),
     Rule(silent_end, (Stopped, StepMark), ("start-killed-silently",)),
     Rule(interrupted, (Stopped,), ("start-interrupted",)),

@@ -23,7 +23,7 @@ HINTS: tuple[tuple[Boundary, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-ECHOES = ("KeyboardInterrupt", "SystemExit", "CancelledError", "EngineDeadError", "AsyncEngineDeadError")
+ECHOES = ("KeyboardInterrupt", "SystemExit", "CancelledError", "EngineDeadError", "AsyncEngineDeadError", "MQEngineDeadError")
 
 
 def judge(case: Case) -> Iterator[Finding]:

@@ -175,5 +175,6 @@ PATTERNS = (
     ),
     Pattern("placement group", r"number of required GPUs exceeds the total number of available GPUs", _waits("GPUs")),
     Pattern("shared memory broadcast block", r"broadcast block found in (\d+) seconds", _waits("broadcast block")),
+    Pattern("core engine proc", r"Waiting for \d+ local, \d+ remote core engine proc", _waits("engine core")),
     Pattern("Waiting for READY message", r"Waiting for READY message", _waits("DP coordinator")),
 )
