@@ -105,9 +105,10 @@ def _serves(case: Case) -> str:
     parts = []
     if (weights := next((w for w in reversed(case.all(WeightsLoaded)) if not w.what), None)) is not None and weights.bytes:
         parts.append(f"weights {show_bytes(weights.bytes)} per GPU")
-    if (pool := case.last(KvPool)) is not None and pool.tokens:
-        parts.append(f"KV cache {show_count(pool.tokens)} tokens")
-    if (room := case.last(Concurrency)) is not None:
+    # Of several ranks the smallest pool is the one that counts.
+    if tokens := min((p.tokens for p in case.all(KvPool) if p.tokens), default=None):
+        parts.append(f"KV cache {show_count(tokens)} tokens")
+    if room := min(case.all(Concurrency), key=lambda c: c.ratio, default=None):
         parts.append(f"room for {room.ratio:.4g} requests of {show_count(room.context_tokens)} tokens")
     figures = f": {', '.join(parts)}" if parts else ""
     end = "started, served and was stopped in an orderly way" if case.has(Stopped) else "is ready"
@@ -116,11 +117,7 @@ def _serves(case: Case) -> str:
 
 def sentence(root: Finding) -> str:
     hedge = {"established": "", "likely": "Likely: ", "possible": "Possibly: "}[root.certainty]
-    title = (
-        root.title
-        if not hedge
-        else root.title[:1].lower() + root.title[1:]
-        if root.title[1:2].islower()
-        else root.title
-    )
+    first = root.title.partition(" ")[0]
+    plain = not hedge or (len(first) > 1 and not first[1:].islower())
+    title = root.title if plain else root.title[:1].lower() + root.title[1:]
     return f"{hedge}{title.rstrip('.')}."
