@@ -25,6 +25,8 @@ NATIVE: dict[str, tuple[float, str]] = {
     "MXFP4": (10.0, "CUTLASS, Triton or FlashInfer MXFP4 kernels"),
     "MXFP8": (10.0, "CUTLASS or FlashInfer MXFP8 kernels"),
 }
+FLASH_FROM = 8.0  # first compute capability of FlashAttention 2
+SLOW_ATTENTION = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
 # Scales, 16-bit embeddings, heads and vision towers add to a quantised model; small ones are half embeddings.
 TOO_LARGE = {8: 1.5, 4: 2.2}
 
@@ -115,6 +117,26 @@ def _capability(case: Case, told: list[KernelChoice]) -> float | None:
     return None
 
 
+def attention(case: Case) -> Iterator[Finding]:
+    """A slow attention backend on a card that FlashAttention or FlashInfer would serve."""
+    chosen = next((k for k in case.all(KernelChoice) if k.area == "attention"), None)
+    capability = _capability(case, [])
+    if chosen is None or capability is None or capability < FLASH_FROM:
+        return
+    if not any(name in chosen.kernel.upper().replace(" ", "_") for name in SLOW_ATTENTION):
+        return
+    if case.setting("attention-backend", "VLLM_ATTENTION_BACKEND"):
+        return
+    yield finding(
+        "attention-backend-slow", [chosen], case=case,
+        severity="info" if case.has(ServerReady) else None,
+        title=f"Attention runs on {chosen.kernel}, a slow path on this card",
+        cause=f"The card has compute capability {capability}, which FlashAttention and FlashInfer serve; {chosen.kernel} was chosen "
+              "instead, because their package is missing or the model's settings rule them out. Results are right, long "
+              "prompts are slower.",
+    )  # fmt: skip
+
+
 def memory_test(case: Case) -> Iterator[Finding]:
     """Weights in memory far above parameters × stored bytes: the format was not kept."""
     model, bits = named_model(case), weight_bits(case)
@@ -150,5 +172,6 @@ def _size(case: Case) -> int:
 
 RULES = (
     Rule(fallback, (KernelChoice,), (FALLBACK,), (GpuModel,)),
+    Rule(attention, (KernelChoice,), ("attention-backend-slow",), (GpuModel,)),
     Rule(memory_test, (WeightsLoaded,), ("weights-larger-than-format",)),
 )

@@ -142,7 +142,7 @@ def _figures(case: Case, step: Step) -> Figures:
 
 def _bar(case: Case, step: Step) -> Figures:
     """How far a step's last progress bar is, its pace, and the seconds that it still expects."""
-    bars = [p for p in case.all(Progress) if p.step == step]
+    bars = [p for p in case.all(Progress) if p.step == step and not p.what.startswith("download of ")]
     if not bars or bars[-1].done >= bars[-1].total:
         return {}
     last = bars[-1]

@@ -32,7 +32,7 @@ SLOW_COMPILE_SECONDS = 240  # a cold compile of a large model takes one or two m
 
 def slow_weights(case: Case) -> Iterator[Finding]:
     """The weights took, or by the bar's pace will take, ten minutes and more."""
-    bars = [p for p in case.all(Progress) if p.step == "weight-load" and p.total > 1]
+    bars = [p for p in case.all(Progress) if p.step == "weight-load" and p.total > 1 and "download" not in p.what]
     bar = bars[-1] if bars else None
     loaded = max((w for w in case.all(WeightsLoaded) if w.seconds), key=lambda w: w.seconds or 0, default=None)
     shown: list[Fact] = []
@@ -64,6 +64,31 @@ def slow_weights(case: Case) -> Iterator[Finding]:
         remedies=_faster_load(case),
         next_checks=(Check("How fast is the storage that holds the weights?",
                            "dd if=MODEL/model-00001-of-….safetensors of=/dev/null bs=16M count=128 iflag=direct; df -T MODEL"),),
+    )  # fmt: skip
+
+
+def slow_download(case: Case) -> Iterator[Finding]:
+    """The checkpoint is still being fetched, at a rate that makes minutes of it."""
+    bars = [
+        p for p in case.all(Progress) if p.what.startswith("download of ") and p.elapsed_seconds and p.done < p.total
+    ]
+    if not bars or any(w.bytes for w in case.all(WeightsLoaded)) or case.has(ServerReady):
+        return
+    rate = sum(bar.done / (bar.elapsed_seconds or 1) for bar in bars)
+    left = max((bar.total - bar.done) * (bar.elapsed_seconds or 0) / max(bar.done, 1) for bar in bars)
+    if left < NOTICEABLE_SECONDS:
+        return
+    yield finding(
+        "weights-download-slowly", bars[-3:], case=case,
+        title=f"The weights are still being downloaded, at {rate / 1e6:.1f} MB/s: about {show_seconds(left)} to go",
+        cause=f"{len(bars)} files are being fetched at {rate / 1e6:.1f} MB/s in all, so the load waits for the network for "
+              f"about {show_seconds(left)} more. It is progress, and the GPU is not involved yet.",
+        remedies=[
+            Remedy("Fetch the checkpoint before the start, into the cache that the server uses", "hf download MODEL"),
+            Remedy("Keep the cache between starts, so that it is fetched once", "-v ~/.cache/huggingface:/root/.cache/huggingface"),
+            Remedy("Give start-up probes more time than the download needs", "startupProbe: periodSeconds 10, failureThreshold 600"),
+        ],
+        next_checks=(Check("How fast is the way to the hub?", "curl -o /dev/null -w '%{speed_download}' -L FILE_URL"),),
     )  # fmt: skip
 
 
@@ -173,6 +198,7 @@ def slow_warm_up(case: Case) -> Iterator[Finding]:
 
 RULES = (
     Rule(slow_weights, (StepMark,), ("weights-load-slowly",), (Progress, WeightsLoaded)),
+    Rule(slow_download, (Progress,), ("weights-download-slowly",)),
     Rule(slow_compile, (CompileTook,), ("compile-took-long",)),
     Rule(slow_warm_up, (StepMark,), ("warm-up-slow",), (GraphsCaptured, InitTook)),
 )

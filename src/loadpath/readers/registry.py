@@ -42,7 +42,7 @@ class ReaderModule(Protocol):
 
 READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("symptoms", "symptoms", (), "anywhere"),
-    ReaderEntry("load-bars", "load_bars", ("shards",), "anywhere"),
+    ReaderEntry("load-bars", "load_bars", ("shards", "b/s"), "anywhere"),
     ReaderEntry("commands", "commands", (
         "docker", "podman", "nerdctl", "vllm ", "vllm.entrypoints", "sglang", "llama-", "/server ", "llama_cpp.server", "ollama ",
         "trtllm-", "text-generation-", "lmdeploy", "tritonserver", "torchrun", "torch.distributed.", "accelerate launch", "deepspeed",
@@ -75,7 +75,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("oom-killer", "oom_killer", (
         "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
     ), "anywhere"),
-    ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "libcuda.so."), "anywhere"),
+    ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "NVML library", "libcuda.so."), "anywhere"),
     ReaderEntry("fabric-manager", "fabric_manager", ("detected NVSwitch",), "anywhere"),
     ReaderEntry("dcgm", "dcgm_diag", ("ran diagnostic", "| Diagnostic", "| Pass", "| Fail", "Health Monitor Report", "GPUs found", "GPU found")),
     ReaderEntry("prometheus-metrics", "prometheus_text", ("# HELP", "# TYPE", "vllm:", "sglang:", "DCGM_FI_", "llamacpp:")),
