@@ -116,10 +116,14 @@ def _mismatch(case: Case, facts: list[Fact], values: dict[str, Any]) -> Finding:
     if upgrades:
         values |= {"old": upgrades[0].previous, "new": upgrades[0].version, "by": by.by if by else "a package upgrade"}
         more += [upgrades[0], *([by] if by else [])]
-    if "module" in values and "library" in values:
-        values["both"] = "yes"
-        if version_numbers(values["module"])[:1] != version_numbers(values["library"])[:1]:
-            values["branches"] = "yes"
+    if module and library and "library" in values:
+        values["sides"] = f"The loaded kernel module is {module[0]}, the user-space libraries are {library[0]}."
+        branches = [version[0].split(".")[0] for version in (module, library)]
+        values["branches"] = " and ".join(branches) if branches[0] != branches[1] else None
+    elif library:
+        values["sides"] = f"The user-space libraries are {library[0]}; the loaded kernel module is of another version."
+    elif module:
+        values["sides"] = f"The loaded kernel module is {module[0]}; the user-space libraries are of another version."
     return finding(MISMATCH, [*facts, *more], case=case, values=values, figures={
         k: values[k] for k in ("module", "library", "old", "new") if k in values
     })  # fmt: skip

@@ -94,7 +94,9 @@ def _width(capture: Capture) -> int:
         parts = line.raw.strip().strip("+").split("+")
         if len(parts) == 2 and set(parts[1]) <= set("-="):
             return len(parts[1]) - 3
-    return 0
+    whole = [line.raw.strip() for line in capture.lines if line.raw.strip().endswith("|")]
+    cells = [raw[1:-1].partition("|")[2] for raw in whole if raw.count("|") == 3]
+    return len(cells[0]) - 3 if cells else 0
 
 
 def _diag(capture: Capture, rows: list[_Row]) -> Iterator[DiagResult]:

@@ -56,7 +56,7 @@ def read(capture: Capture) -> Iterator[Fact]:
             about = {}
         elif (found := _pattern("reaped").search(text)) and int(found["pid"]) not in killed:
             _merge(killed, OomKill(**at(capture, line), pid=int(found["pid"]), name=found["name"]))
-        elif found := _pattern("segfault").search(text):
+        elif found := _pattern("segfault").search(line.raw):  # the program's name is a prefix to intake
             how, library = found["how"].removesuffix(" at"), found["library"]
             yield ProcessCrashed(
                 **at(capture, line), pid=int(found["pid"]), name=found["name"], how=how, library=library

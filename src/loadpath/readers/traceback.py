@@ -58,6 +58,8 @@ def _patterns() -> dict[str, re.Pattern[str]]:
 
 
 def read(capture: Capture) -> Iterator[PythonException]:
+    if capture.kind == "kernel-log":
+        return  # no Python there: `Error: Driver '…' is already registered` is a boot line
     threads: dict[object, _Thread] = {}
     lines = capture.lines
     for i, line in enumerate(lines):

@@ -34,14 +34,6 @@ class GpusFound(Fact, frozen=True, kw_only=True):
     tool: str = "dcgmi"
 
 
-class FabricEvent(Fact, frozen=True, kw_only=True):
-    """A line of Fabric Manager's log that is more than information. `code` is an SXid where it names one."""
-
-    severity: Literal["fatal", "error", "warning"]
-    code: int | None = None
-    words: str = ""
-
-
 class Metric(Fact, frozen=True, kw_only=True):
     """One sample of a Prometheus page: name, labels, value. Readers keep those that rules know."""
 
