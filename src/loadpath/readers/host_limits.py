@@ -106,4 +106,4 @@ def _bytes(text: str, unit: int) -> int | None:
     """Bytes of `64M`, `7.0Gi`, or of a bare figure in `unit`."""
     if text[-1:].isdigit():
         return round(float(text.replace(",", "")) * unit)
-    return parse_size(text, decimal_is_binary=True)
+    return parse_size(f"{text}B" if text.endswith("i") else text, decimal_is_binary=True)
