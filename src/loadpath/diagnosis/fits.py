@@ -7,7 +7,15 @@ from typing import TypeVar
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import Concurrency, KvPool, KvShortfall, MemoryBreakdown, ModelNamed, WeightsLoaded
+from loadpath.core.facts.engine import (
+    Concurrency,
+    EngineStarted,
+    KvPool,
+    KvShortfall,
+    MemoryBreakdown,
+    ModelNamed,
+    WeightsLoaded,
+)
 from loadpath.core.facts.errors import FreeBelowDesired, OutOfMemory
 from loadpath.engines import registry as engines
 from loadpath.planning.kv import Model, default_utilisation, share_of
@@ -163,6 +171,19 @@ def is_hybrid(case: Case) -> bool:
             said,
         )
     )
+
+
+def is_v1(case: Case) -> bool:
+    """Whether vLLM's second engine is at work: by version, or by its processes (`EngineCore`, `Worker_TP0`)."""
+    if case.version is not None and case.engine == "vllm":
+        started = case.last(EngineStarted)
+        return case.version >= (0, 8) and (started is None or started.generation != "V0")
+    return any((f.origin.process or "").startswith(("EngineCore", "Worker", "VllmWorker ")) for f in case.facts)
+
+
+def on_cpu(case: Case) -> bool:
+    """Whether the engine's worker runs on the CPU (vLLM's CPU backend): its memory is the host's."""
+    return any((f.origin.location or "").startswith("cpu_worker") for f in case.facts)
 
 
 def is_multimodal(case: Case) -> bool:

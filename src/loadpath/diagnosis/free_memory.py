@@ -40,7 +40,7 @@ def judge_free(case: Case) -> Iterator[Finding]:
         ),
         "siblings": (
             "The launcher starts several engines (stages) on the same visible GPUs: each needs its own device or its own share."
-            if case.setting("omni") is not None or len({f.text for f in facts}) > 1 else ""
+            if case.setting("omni") is not None else ""
         ),
     }  # fmt: skip
     remedies = _free_remedies(engine, fact, held, small, bool(values["siblings"]))

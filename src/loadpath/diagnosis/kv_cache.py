@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
@@ -9,7 +10,7 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Concurrency, KvPool, KvShortfall, MemoryBreakdown, WeightsLoaded
 from loadpath.core.facts.memory import NoRoomForKv
 from loadpath.core.report import Finding, Remedy
-from loadpath.core.units import KIB, show_bytes, show_count
+from loadpath.core.units import GIB, KIB, show_bytes, show_count
 from loadpath.diagnosis.figures import start_of, too_dear
 from loadpath.diagnosis.fits import (
     CONTEXTS,
@@ -19,6 +20,7 @@ from loadpath.diagnosis.fits import (
     engine_of,
     fit_of,
     of_run,
+    on_cpu,
     pool_of,
     weights_of,
 )
@@ -74,11 +76,13 @@ def _figures(fit: Fit, fact: KvShortfall, blocks: str) -> dict[str, str]:
         values["ratio"] = show_ratio(fit.held)
     if fact.held_tokens is not None:
         values["held"] = f"{show_count(fact.held_tokens)} tokens" + (f" ({blocks})" if blocks else "")
-    if fact.needed_bytes is not None:
+    if fact.needed_bytes:
         values["needed"] = show_bytes(fact.needed_bytes)
         values["available"] = show_bytes(fact.available_bytes or 0)
     if fact.estimated_tokens is not None:
         values["estimated"] = show_count(fact.estimated_tokens)
+        if not fact.needed_bytes:  # figures too small for the two decimals that are printed
+            values["held"] = f"about {values['estimated']} tokens"
     return values
 
 
@@ -184,6 +188,8 @@ def _only_quantising(fit: Fit) -> str:
 
 def _remedies(engine: str | None, fit: Fit, case: Case, values: dict[str, str]) -> tuple[Remedy, ...]:
     limit = fit.tokens
+    if on_cpu(case):
+        return _cpu_remedies(engine, fit, case, limit)
     if limit is None and fit.held is not None and fit.context:
         limit = int(fit.held * fit.context)
     unchunked = bool(values.get("unchunked") or values.get("earlier"))
@@ -206,6 +212,18 @@ def _remedies(engine: str | None, fit: Fit, case: Case, values: dict[str, str]) 
         head = [r for r in listed[:2] if r is not None]
         return (*head, *ranked(listed[2:], 5 - len(head)))
     return ranked(listed)
+
+
+def _cpu_remedies(engine: str | None, fit: Fit, case: Case, limit: int | None) -> tuple[Remedy, ...]:
+    """The CPU backend's pool is a part of main memory, set in GiB by an environment variable."""
+    wanted = fit.wanted_bytes
+    gib_needed = max(1, math.ceil(wanted / GIB + 0.05)) if wanted else 4
+    space = Remedy(
+        f"Give the KV cache {gib_needed} GiB of main memory", f"VLLM_CPU_KVCACHE_SPACE={gib_needed}",
+        "one full-length request fits" if wanted else "",
+    )  # fmt: skip
+    listed = (*_override(case), shorter_context(engine, limit, fit.context) if limit else None, space)
+    return tuple(r for r in listed if r is not None)
 
 
 def profile_facts(case: Case, like: Fact) -> list[Fact]:

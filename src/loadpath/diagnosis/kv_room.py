@@ -10,7 +10,7 @@ from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.memory import NoRoomForKv
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes, show_count
-from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, named_model, number
+from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, is_v1, named_model, number
 from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
 from loadpath.diagnosis.memory_remedies import made, more_gpus, smaller_weights
 from loadpath.diagnosis.rule import Rule, finding
@@ -60,6 +60,8 @@ def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
         "model": _named_size(case),
         "draft": "and the draft model " if draft else "(and a draft model's, if there is one) ",
         "charged": _charged(case),
+        "component": fact.component,
+        "context": _context(case, fit),
         "kv_left": show_bytes(fact.available_bytes) if fact.available_bytes is not None else "",
     }
     if fit.kv_bytes is not None and fit.kv_bytes <= 0:
@@ -74,6 +76,23 @@ def _named_size(case: Case) -> str:
         return ""
     size = model.weight_bytes / GIB
     return f"{model.parameters / 1e9:g}B parameters take about {size:.0f} GiB of weights at {model.stored_bits} bits"
+
+
+def _context(case: Case, fit: Fit) -> str:
+    """Whether a shorter context helps: only where a whole prompt is profiled at once (vLLM's first engine)."""
+    if is_v1(case):
+        return "A shorter context does not help by itself: the pool is empty at any length."
+    if (
+        case.engine == "vllm"
+        and case.version is not None
+        and fit.activation_bytes
+        and not case.setting("max-num-batched-tokens")
+    ):
+        return (
+            f"Without chunked prefill the pass runs a whole prompt of full length (peak {show_bytes(fit.activation_bytes)}): "
+            "a shorter context or chunked prefill gives part of it back."
+        )
+    return ""
 
 
 def _charged(case: Case) -> str:

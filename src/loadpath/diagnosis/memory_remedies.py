@@ -120,7 +120,8 @@ def smaller_weights(engine: str | None, fit: Fit) -> list[Remedy]:
     steps = [(bits, kv_too) for kv_too in (False, True) for bits in (8, 4)]
     known = [(b, k, e) for b, k in steps if (e := plan.quantise(fit, b, k)) is not None]
     enough = [(b, k, e) for b, k, e in known if e.suffices]
-    best = enough[:1] or known[1:2] or known[:1]
+    some = [(b, k, e) for b, k, e in known if fit.held is None and e.kv_bytes is not None and e.kv_bytes > 0]
+    best = enough[:1] or some[:1] or known[1:2] or known[:1]
     remedies = []
     for bits, kv_too, effect in best:
         what = f"a checkpoint quantised to {bits} bits" + (" with an FP8 KV cache" if kv_too else "")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 
+import msgspec
+
 from loadpath.core.case import Case
 from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.memory import ProfiledItems
 from loadpath.core.report import Remedy
 from loadpath.core.units import show_bytes
-from loadpath.diagnosis.fits import SEQUENCES, SHARES, count, is_multimodal, number
+from loadpath.diagnosis.fits import SEQUENCES, SHARES, count, is_multimodal, is_v1, number
 from loadpath.engines.registry import flag
+from loadpath.planning.kv import GRAPHS_SUBTRACTED_SINCE
 from loadpath.planning.oom import Holders
 from loadpath.planning.remedies import Fit
 
 STEP_TOKENS = 2048  # tokens of one step that every engine runs well with
 OFFLOADED_GIB = 8
+SAFE_SHARES = {"vllm": 0.85, "sglang": 0.8}  # a step below the usual default, where the present value is unknown
 LEAST_SHARE = 0.3  # of a GPU that is worth sharing
 _PIXELS = "--mm-processor-kwargs '{\"max_pixels\": 1003520}'"
 
@@ -40,25 +44,34 @@ def weights(engine: str | None, fit: Fit, phase: str, oom: OutOfMemory) -> tuple
             "Serve a checkpoint that is already quantised (FP8, AWQ, GPTQ)",
             effect="nothing is converted at load, so the 16-bit weights are never resident",
         )
-    else:
+    elif fit.weight_bits > 8:
         smaller = Remedy(
             "Serve a checkpoint quantised to 8 or 4 bits (FP8, AWQ, GPTQ), or a smaller model",
             effect="8 bits take half of 16-bit weights, 4 bits a little over a quarter",
         )
+    elif fit.weight_bits > 4:
+        smaller = Remedy(
+            "Serve a checkpoint quantised to 4 bits (AWQ, GPTQ, NVFP4), or a smaller model",
+            effect="4 bits take a little over half of 8-bit weights",
+        )
+    else:
+        smaller = Remedy("Serve a smaller model: these weights are quantised to 4 bits already")
+    if engine is None:
+        spread = Remedy("Let accelerate place layers on other GPUs or the host", 'device_map="auto"')
+        return _kept(msgspec.structs.replace(smaller, command="load_in_4bit=True / load_in_8bit=True"), spread)
     offload = flag(engine, "cpu-offload", OFFLOADED_GIB)
     host = Remedy(
         "Keep part of the weights in host memory",
         offload,
         f"{OFFLOADED_GIB} GiB less on the GPU; every step reads them over PCIe, so it is slow",
     )
-    placed = Remedy("Let accelerate place layers on other GPUs or the host", 'device_map="auto", load_in_4bit=True')
-    return _kept(smaller, split(engine, fit), host if offload else placed if engine is None else None)
+    return _kept(smaller, split(engine, fit), host if offload else None)
 
 
 def fewer_sequences(engine: str | None, case: Case, to: int = 16, effect: str = "") -> Remedy:
     now = count(case, *SEQUENCES)
     to = min(to, max(1, now // 4)) if now else to
-    instead = f" instead of {now}" if now else "; the default is 256 or more"
+    instead = f" instead of {now}" if now else "; the default is 256 or more" if engine == "vllm" else ""
     return Remedy(f"Allow fewer sequences at once ({to}{instead})", flag(engine, "sequences", to), effect)
 
 
@@ -66,8 +79,9 @@ def fewer_tokens(engine: str | None, case: Case) -> Remedy:
     now = count(case, "max-num-batched-tokens", "chunked-prefill-size")
     to = min(STEP_TOKENS, max(256, now // 2)) if now else STEP_TOKENS
     chunked = flag(engine, "chunked-prefill", True) if engine == "vllm" else ""
+    how = ": chunked prefill with a cap on the batched tokens" if engine in (None, "vllm", "sglang") else ""
     return Remedy(
-        f"Run fewer tokens in one step ({to}): chunked prefill with a cap on the batched tokens",
+        f"Run fewer tokens in one step ({to}){how}",
         f"{chunked} {flag(engine, 'batched-tokens', to)}".strip(),
         "the activation peak shrinks about in proportion",
     )
@@ -83,23 +97,26 @@ def fewer_images(engine: str | None) -> Remedy | None:
     )
 
 
-def profiling(engine: str | None, case: Case) -> tuple[Remedy, ...]:
+def profiling(engine: str | None, case: Case, multimodal: bool = False) -> tuple[Remedy, ...]:
     """A smaller dummy run. Whole prompts in one step are a matter of vLLM's first engine (before 0.8)."""
     counted = case.last(ProfiledItems) is not None
+    multimodal = counted or is_multimodal(case) or multimodal
     sequences = fewer_sequences(engine, case, effect="fewer dummy sequences, and with them images, in the pass")
     context = None
-    if case.version is None or case.version < (0, 8):
+    if engine in (None, "vllm") and not is_v1(case):
         context = Remedy(
             "Set the context to what is needed, where it is the model's own (long) default",
             flag(engine, "context-length", 16384),
             "without chunked prefill the pass runs a prompt of that length",
         )
-    images = fewer_images(engine) if counted or is_multimodal(case) else None
+    images = fewer_images(engine) if multimodal else None
     tokens = fewer_tokens(engine, case)
     if counted:
         return _kept(images, sequences, tokens)
-    if context is not None:
+    if context is not None and multimodal:
         return _kept(sequences, context, tokens, images)
+    if context is not None:
+        return _kept(context, tokens, sequences)
     return _kept(tokens, images, sequences, split(engine, fit=Fit()))
 
 
@@ -109,7 +126,7 @@ def lower_share(engine: str | None, fit: Fit, by: float = 0.05) -> Remedy:
     if share is None:
         return Remedy(
             "Lower the memory share by 0.05, so that more stays free outside the budget",
-            flag(engine, "memory-share", 0.85),
+            flag(engine, "memory-share", SAFE_SHARES.get(engine or "", 0.8)),
             "each 0.01 leaves 1 % of the card; the KV cache gives it up",
         )
     to = math.floor(round(100 * (share - by), 6)) / 100
@@ -120,9 +137,17 @@ def lower_share(engine: str | None, fit: Fit, by: float = 0.05) -> Remedy:
     return Remedy(f"Lower the memory share from {share:g} to {to:g}", flag(engine, "memory-share", to), effect)
 
 
-def capture(engine: str | None, fit: Fit) -> tuple[Remedy, ...]:
+def capture(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
     sizes = 64 if engine == "sglang" else "[1,2,4,8,16,32,64]"
-    return (
+    estimate = None
+    if engine == "vllm" and case.version is not None and (0, 18) <= case.version < GRAPHS_SUBTRACTED_SINCE:
+        estimate = Remedy(
+            "Let this version take the graphs' memory out of the KV share (off by default before 0.20)",
+            "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=1",
+            "the KV cache becomes smaller by the estimate",
+        )
+    return _kept(
+        estimate,
         Remedy(
             "Capture fewer and smaller CUDA graphs",
             flag(engine, "graph-sizes", sizes),
@@ -187,7 +212,10 @@ def smaller_step(engine: str | None, case: Case, phase: str) -> tuple[Remedy, ..
 
 def other_process(engine: str | None, oom: OutOfMemory, who: Holders) -> tuple[Remedy, ...]:
     pids = " ".join(str(pid) for pid, _ in who.others[:4])
-    named = f"process {pids}" if len(who.others) == 1 else f"processes {pids}"
+    one = len(who.others) == 1
+    named = f"process {pids} if it is a left-over, or wait for it (look first who it is)"
+    if not one:
+        named = f"processes {pids} if they are left-overs, or wait for them (look first who they are)"
     share = None
     if oom.total_bytes and engine in ("vllm", "sglang"):
         value = math.floor(100 * max(0.0, 1 - who.other_bytes / oom.total_bytes - 0.03)) / 100
@@ -199,7 +227,7 @@ def other_process(engine: str | None, oom: OutOfMemory, who: Holders) -> tuple[R
             )
     return _kept(
         Remedy(
-            f"End {named} if it is a left-over, or wait for it (look first who it is)",
+            f"End {named}",
             f"kill {pids}",
             f"frees {show_bytes(who.other_bytes)}, more than what was asked for",
             {"freed_bytes": who.other_bytes},

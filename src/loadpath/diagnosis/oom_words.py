@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
+from loadpath.core.facts.engine import Progress, RankAssigned
 from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.gpu import GpuState
 from loadpath.core.facts.memory import ProfiledItems, SleepReport
@@ -13,6 +14,8 @@ from loadpath.diagnosis.memory_remedies import as_printed
 from loadpath.planning.kv import subtracts_graphs
 from loadpath.planning.oom import holders, shortage
 from loadpath.planning.remedies import Fit
+
+NEARLY_ALL = 0.82  # of the card: weights from here on leave no room that settings could share out
 
 
 def values(case: Case, fact: OutOfMemory, ooms: list[OutOfMemory]) -> dict[str, str]:
@@ -38,10 +41,19 @@ def values(case: Case, fact: OutOfMemory, ooms: list[OutOfMemory]) -> dict[str, 
         made["weights"] = show_bytes(weights_loaded.bytes)
     if fact.total_bytes and fact.free_bytes is not None:
         made["full_share"] = f"{100 * (1 - fact.free_bytes / fact.total_bytes):.1f} %"
-    made["step"] = f"this step ({fact.operation})" if fact.operation else "this step"
+    made["one_rank"] = _one_rank(case, ooms)
     made["items"] = profiled(case)
     made |= _oddities(case, fact)
     return made
+
+
+def _one_rank(case: Case, ooms: list[OutOfMemory]) -> str:
+    """Whether one rank of several ran out alone."""
+    ranks = {o.origin.rank for o in ooms if o.origin.rank is not None}
+    seen = {r.rank for r in case.all(RankAssigned)} | {f.origin.rank for f in case.facts if f.origin.rank is not None}
+    if len(ranks) != 1 or len(seen) < 2:
+        return ""
+    return f"Only rank {next(iter(ranks))} of {len(seen)} reports it; the others wait for it."
 
 
 def _oddities(case: Case, fact: OutOfMemory) -> dict[str, str]:
@@ -59,9 +71,10 @@ def _oddities(case: Case, fact: OutOfMemory) -> dict[str, str]:
         )
     if total and fact.allocated_bytes and fact.allocated_bytes > total:
         made["oddity"] = "More is allocated than the card has: the driver (WSL, Windows) had moved some to main memory."
-    elif fact.limit_bytes and total and fact.limit_bytes < 0.95 * total:
+    elif fact.limit_bytes and total and fact.limit_bytes < total and (free or 0) > (asked or 0):
         made["oddity"] = (
-            f"The process is limited to {show_bytes(fact.limit_bytes)} of the card (set_per_process_memory_fraction)."
+            f"PyTorch is limited to {show_bytes(fact.limit_bytes)} of the card (a per-process memory fraction), and "
+            "that limit was reached."
         )
     elif asked is not None and free is not None and free > asked and shortage(fact) == "true":
         made["oddity"] = (
@@ -94,13 +107,15 @@ def profiled(case: Case) -> str:
     )
 
 
-def near(case: Case, fact: Fact, lines: int = 40) -> str:
-    """The texts of the facts that stand shortly before `fact`, in lower case."""
-    first = fact.span.first_line
-    return " ".join(f.text.lower() for f in case.facts if first - lines <= f.span.first_line <= fact.span.last_line)
+def says(case: Case, fact: Fact, words: str, back: int = 40) -> bool:
+    """Whether one of the lines up to `fact` (in its capture) contains `words`."""
+    capture = case.capture_of(fact)
+    lines = capture.lines if capture else ()
+    first, last = fact.span.first_line - back, fact.span.last_line
+    return any(words in line.text.lower() for line in lines if first <= line.number <= last)
 
 
-def weights(case: Case, phase: str, fact: OutOfMemory, known: dict[str, str]) -> dict[str, str]:
+def weights(case: Case, phase: str, fact: OutOfMemory, known: dict[str, str], engine: str | None) -> dict[str, str]:
     """Loading: what was being done, and why nothing but smaller weights helps."""
     converting = phase == "conversion" or fact.operation in ("FP8 conversion", "weight repacking")
     creating = "layer" in fact.operation
@@ -108,7 +123,7 @@ def weights(case: Case, phase: str, fact: OutOfMemory, known: dict[str, str]) ->
         "doing": "converting the weights" if converting
         else "creating the model's layers, before any weight was read" if creating else "loading the weights",
         "useless": "Memory share and context do not help at this step: neither bounds the weights, and no KV cache "
-        "exists yet.",
+        "exists yet." if engine else "A shorter context or a smaller batch does not help at this step.",
     }  # fmt: skip
     if "idle" not in known:
         made["allocated_alone"] = known.get("allocated", "")
@@ -123,15 +138,34 @@ def weights(case: Case, phase: str, fact: OutOfMemory, known: dict[str, str]) ->
     return made
 
 
-def capture(case: Case, fit: Fit) -> dict[str, str]:
-    """Where graphs live: outside the budget, or estimated in it (vLLM from 0.20)."""
+def capture(case: Case, fact: OutOfMemory, fit: Fit) -> dict[str, str]:
+    """How far it came, and where graphs live: outside the budget, or estimated in it (vLLM from 0.20)."""
+    made = {"place": _graphs_place(case, fit)}
+    bars = [p for p in case.all(Progress) if p.step == "graph-capture" and p.span.first_line <= fact.span.first_line]
+    same = [p for p in bars if p.what == bars[-1].what]
+    if same and (done := max(p.done for p in same)) < same[-1].total:
+        made["reached"] = f"{done} of {same[-1].total} graphs had been captured."
+    return made
+
+
+def _graphs_place(case: Case, fit: Fit) -> str:
     outside = f" ({show_bytes((1 - fit.share) * fit.total_bytes)})" if fit.share and fit.total_bytes else ""
     if subtracts_graphs(case.version):
-        return {
-            "place": "This version takes an estimate of the graphs out of the KV share; it was too low, and what the "
-            f"share leaves free{outside} had to do."
-        }
-    return {"place": f"Graphs live outside the memory budget, in what the share leaves free{outside}."}
+        return (
+            "This version takes an estimate of the graphs out of the KV share; it was too low, and what the share "
+            f"leaves free{outside} had to do."
+        )
+    return f"The KV cache had taken its share; graphs live outside it, in what the share leaves free{outside}."
+
+
+def heavy(loaded: int | None, total: int | None) -> str:
+    """Weights that fill the card so far that no setting leaves a pass enough; "" where they do not."""
+    if not loaded or not total or loaded < NEARLY_ALL * total:
+        return ""
+    return (
+        f"The weights take {show_bytes(loaded)} of {show_bytes(total)} ({100 * loaded / total:.0f} %): what they leave "
+        "is too little for the pass. The memory share does not limit weights, and a shorter context does not help."
+    )
 
 
 def sleep(case: Case) -> dict[str, str]:
@@ -141,9 +175,14 @@ def sleep(case: Case) -> dict[str, str]:
     return {"freed": show_bytes(report.freed_bytes), "still": show_bytes(report.still_bytes)}
 
 
-def serving(case: Case, fact: OutOfMemory) -> dict[str, str]:
+def serving(case: Case, fact: OutOfMemory, engine: str | None) -> dict[str, str]:
     """What made the step larger than the profiled one, as far as settings and frames tell."""
-    made: dict[str, str] = {}
+    step = f"this step ({fact.operation})" if fact.operation else "this step"
+    made = {"uncovered": f"What {step} needs lies outside the memory that was shared out at the start."}
+    if engine == "vllm":
+        made["uncovered"] = f"The profiled peak did not cover {step}."
+    elif engine == "sglang":
+        made["uncovered"] = f"SGLang profiles no pass: what --mem-fraction-static leaves over has to cover {step}."
     unchunked = case.setting("no-enable-chunked-prefill") is not None
     if unchunked or (case.setting("enable-chunked-prefill") or "").lower() == "false":
         made["prefill"] = (
@@ -159,7 +198,14 @@ def serving(case: Case, fact: OutOfMemory) -> dict[str, str]:
 
 
 def unknown(case: Case, fact: OutOfMemory) -> dict[str, str]:
-    made = {"unknown_step": "Nothing here tells in which step it happened, and that decides what helps."}
+    made = {}
+    if fact.free_bytes is None and fact.requested_bytes is not None:
+        size = f" with {as_printed(fact.total_bytes)}" if fact.total_bytes else ""
+        where = f" on GPU {fact.gpu}{size}" if fact.gpu is not None else ""
+        made["asked_alone"] = f"{as_printed(fact.requested_bytes)} was asked{where} and refused."
+    if fact.cut:
+        made["cut"] = "The message is cut off: its rest tells how much was free and who holds the card."
+    made |= {"unknown_step": "Nothing here tells in which step it happened, and that decides what helps."}
     if fact.requested_bytes is None:
         made["no_figures"] = (
             "The message carries no figures, so whether the card was full, or shared with others, is not known."

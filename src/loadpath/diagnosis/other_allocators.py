@@ -17,13 +17,16 @@ LARGE = 30 * GIB  # weights from here on are more than a card of 40 GB leaves ro
 
 def host(case: Case, ooms: list[OutOfMemory]) -> Finding:
     fact = ooms[0]
-    values = {
-        "asked": show_bytes(fact.requested_bytes) if fact.requested_bytes else "that much",
-        "kind": "pinned (locked) host" if fact.kind == "pinned" else "main",
-        "pinned": "Pinned memory cannot be swapped and counts against the locked-memory limit."
-        if fact.kind == "pinned" else "",
-    }  # fmt: skip
-    return finding("host-memory-refused", ooms, case=case, values=values)
+    pinned = fact.kind == "pinned"
+    size = show_bytes(fact.requested_bytes) if fact.requested_bytes else ""
+    values = {"what": f"a pinned (locked) buffer of {size}".removesuffix(" of ") if pinned else size or "a buffer"}
+    if pinned:
+        values["pinned"] = (
+            "Pinned memory cannot be swapped and counts against the locked-memory limit; CUDA reports its want of host "
+            "memory as its own out of memory."
+        )
+        values["memlock"] = "--ulimit memlock=-1"
+    return finding("host-memory-refused", ooms, case=case, values=values, certainty="likely" if pinned else None)
 
 
 def turbomind(case: Case, ooms: list[OutOfMemory]) -> Finding:

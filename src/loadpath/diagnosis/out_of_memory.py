@@ -105,13 +105,17 @@ def _by_phase(
     """The row for a true shortage in that phase, with its remedies; fills in the row's own values."""
     fit = fit_of(case, fact)
     if phase in ("weights", "conversion"):
-        values |= oom_words.weights(case, phase, fact, values)
+        values |= oom_words.weights(case, phase, fact, values, engine)
         return "gpu-oom-weights", fixes.weights(engine, fit, phase, fact)
     if phase == "profiling":
+        loaded = weights_of(case, fact)
+        values["heavy"] = oom_words.heavy(loaded.bytes if loaded else None, fact.total_bytes)
+        if values["heavy"]:
+            return "gpu-oom-profiling", fixes.weights(engine, fit, phase, fact)
         return "gpu-oom-profiling", fixes.profiling(engine, case)
     if phase == "graph-capture":
-        values |= oom_words.capture(case, fit)
-        return "gpu-oom-graph-capture", fixes.capture(engine, fit)
+        values |= oom_words.capture(case, fact, fit)
+        return "gpu-oom-graph-capture", fixes.capture(engine, fit, case)
     if phase == "sampler-warm-up":
         values |= {"what": "sampler", "requests": "max_num_seqs"}
         return "gpu-oom-sampler-warm-up", fixes.sampler(engine, fit, None)
@@ -124,7 +128,7 @@ def _by_phase(
         values |= training_memory.words(phase, fact, values.get("asked", "it"))
         return "gpu-oom-training", training_memory.remedies(phase, fact)
     if phase == "serving":
-        values |= oom_words.serving(case, fact)
+        values |= oom_words.serving(case, fact, engine)
         return "gpu-oom-serving", fixes.serving(engine, fit, case, fact)
     values |= oom_words.unknown(case, fact)
     return "gpu-oom", fixes.unknown(engine, fit, case)
@@ -140,6 +144,7 @@ def _other(
 ) -> Finding:
     who = holders(fact)
     values["others"] = show_bytes(who.other_bytes)
+    values["who"] = "another process holds" if len(who.others) == 1 else f"{len(who.others)} other processes hold"
     values["pids"] = ",".join(str(pid) for pid, _ in who.others)
     values["listed"] = " and ".join(f"process {pid} holds {show_bytes(size)}" for pid, size in who.others[:4])
     if any(who.own and abs(size - who.own) < 0.25 * who.own for _, size in who.others):
@@ -192,12 +197,13 @@ def judge_broken_off(case: Case) -> Iterator[Finding]:
         "bare": "" if loaded else "It broke off in the profiling pass, the dummy run of the engine's largest step.",
         "items": items,
     }  # fmt: skip
-    if not items and (is_multimodal(case) or "multi-modal" in oom_words.near(case, fact)):
+    multimodal = is_multimodal(case) or oom_words.says(case, fact, "multi-modal")
+    if not items and multimodal:
         values["multimodal"] = "With images the pass holds as many of them as sequences, so max_num_seqs decides."
     yield finding(
         "profiling-broke-off", [*case.all(ProfiledItems)[:1], *([weights] if weights else []), fact], case=case,
         values=values, certainty="likely" if profiling else "possible",
-        remedies=fixes.profiling(engine_of(case, fact) or "vllm", case),
+        remedies=fixes.profiling(engine_of(case, fact) or "vllm", case, multimodal),
     )  # fmt: skip
 
 

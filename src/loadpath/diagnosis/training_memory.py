@@ -25,6 +25,11 @@ _ATTENTION = Remedy(
     'attn_implementation="flash_attention_2" (or "sdpa")',
     "removes the batch x heads x sequence squared term",
 )
+_TORCHRUN = Remedy(
+    "One process a card instead of DataParallel (DDP, or FSDP to shard as well)",
+    "torchrun --nproc_per_node <cards> train.py",
+    "no card holds the others' outputs",
+)
 _SHORTER = Remedy("Shorter sequences", "--max_seq_length 2048", "activations shrink at least in proportion")
 _FUSED = Remedy("A fused loss that never keeps all logits", "--use_liger_kernel true")
 _SHARD = Remedy(
@@ -66,6 +71,11 @@ def words(phase: str, oom: OutOfMemory, asked: str) -> dict[str, str]:
             "Logits in fp32 over the whole vocabulary (batch x sequence x vocabulary x 4 bytes, and their gradient) "
             "are the peak here: activations, not parameters."
         )
+    elif oom.operation == "torch.nn.DataParallel":
+        what = (
+            "torch.nn.DataParallel runs all cards from one process, and device 0 also holds the inputs, outputs and "
+            "loss of the others: it fills first."
+        )
     else:
         what = "Activations grow with micro-batch x sequence; weights, gradients and optimizer states do not."
     return {"where": f"{place}: {oom.operation}" if oom.operation else place, "share_of_what": what}
@@ -74,6 +84,8 @@ def words(phase: str, oom: OutOfMemory, asked: str) -> dict[str, str]:
 def remedies(phase: str, oom: OutOfMemory) -> tuple[Remedy, ...]:
     if phase == "optimizer-step":
         return (_SHARD, _EIGHT_BIT, _ADAPTERS, _BATCH)
+    if oom.operation == "torch.nn.DataParallel":
+        return (_TORCHRUN, _BATCH, _CHECKPOINTING, _SHARD)
     if is_scores(oom):
         return (_CHECKPOINTING, _ATTENTION, _BATCH, _SHORTER)
     if is_logits(oom):

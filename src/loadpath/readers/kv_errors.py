@@ -77,6 +77,8 @@ def _no_room(engine: str, **fields: Any) -> Maker:
                 made[name] = float(groups[name])
         if groups.get("left"):
             made["available_bytes"] = round(float(groups["left"]) * GIB)
+        if groups.get("component"):
+            made["component"] = groups["component"].strip()
         if groups.get("tokens"):
             made["tokens"] = int(groups["tokens"])
         return NoRoomForKv, made
@@ -130,7 +132,7 @@ _TEXTS: tuple[tuple[str, str, Maker], ...] = (
     ("maxtokensinpagedkvcache", r"maxTokensInPagedKvCache must be large enough to process at least 1 sequence"
      r"(?:.{0,60}?must be larger than (?P<tokens>\d+))?", _no_room("tensorrt-llm", one_sequence=True)),
     ("insufficient gpu memory", r"Executor creation failed due to insufficient GPU memory"
-     r"(?:.{0,80}?could not be created: (?P<part>[\w ]+?)(?= Total|$))?"
+     r"(?:.{0,80}?could not be created: (?P<component>[\w ]+?)(?= Total|$))?"
      rf"(?:.{{0,60}}?Free GPU memory before component creation attempt \(GiB\): (?P<left>{_NUMBER}))?", _no_room("tensorrt-llm")),
     ("no enough gpu memory for", r"No enough gpu memory for (?:kv cache|runtime)", _no_room("lmdeploy")),
     ("not enough memory to handle", r"Not enough memory to handle (?P<tokens>\d+) prefill tokens", _no_room("tgi", pool="prefill")),
@@ -181,7 +183,9 @@ def _window(lines: Sequence[Line], i: int) -> str:
     texts = [lines[i].text]
     last = lines[i].end
     for line in lines[i + 1 : i + WINDOW]:
-        if line.number > last + 2 or (line.origin.rank, line.origin.pid) != (lines[i].origin.rank, lines[i].origin.pid):
+        own, other = lines[i].origin, line.origin
+        foreign = (other.rank, other.pid) not in ((None, None), (own.rank, own.pid))
+        if line.number > last + 2 or foreign:
             break
         texts.append(line.text.strip())
         last = line.end

@@ -40,7 +40,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("training-backward", (r"\.backward\(", r"in backward\b", "autograd/__init__", r"Variable\._execution_engine")),
     ("training-forward", (
         "training_step", "compute_loss", r"trainer\.py", r"Trainer\.train", r"in train\b", "finetune", r"train\w*\.py",
-        "deepspeed/runtime",
+        "deepspeed/runtime", "parallel_apply", "in replica",
     )),
     ("weights", (
         "make_layers", "create_weights", "in load_weights", "weight_loader", "_load_pretrained_model", r"in load_model\b",
@@ -49,7 +49,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"lambda t: t\.cuda", "vocab_parallel_embedding", "Failed to load model",
     )),
     ("serving", (
-        "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_batch_generation",
+        "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_thread_func", "forward_batch_generation",
         "run_batch", r"in generate\b", "process_batch_result", "execute_method", "sample_tokens", r"in infer\b", "stream_infer",
         "output_handler", "Method (?:Prefill|Decode)", "entrypoints/openai/serving",
     )),
@@ -58,7 +58,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
 _RECORDS: tuple[tuple[str, str], ...] = (
     ("sampler-warm-up", "occurred when warming up (?:sampler|pooler)"),
     ("graph-capture", "[Cc]apture (?:cuda|CUDA) graph failed"),
-    ("profiling", "profile run for multi-modal|processing method determine_num_available|Unable to warmup|Warmup\\(Generation"),
+    ("profiling", "profile run for multi-modal|method determine_num_available|Unable to warmup|Warmup\\(Generation"),
     ("training-forward", r"\bMax_MA\b|\{'loss': |\bgrad_norm\b"),
 )  # fmt: skip
 _SERVING_RECORDS = (
@@ -75,7 +75,7 @@ _OPERATIONS: tuple[tuple[str, str], ...] = (
     ("weight repacking", r"marlin_repack|repack"),
     ("sampling over the vocabulary", r"top_k|top_p|sampler\.py|apply_penalties|torch\.sort"),
     ("logits", r"compute_logits|_get_logits|lm_head|logits_processor|logits\.float"),
-    ("vision encoder", r"visual|vision_tower|vision_model|get_multimodal_embeddings|image_embeds|encoder_outputs|_process_image"),
+    ("vision encoder", r"visual|vision_tower|vision_model|multimodal_embeddings|image_embeds|encoder_outputs|_process_image"),
     ("layer creation", r"make_layers|create_weights"),
     ("mixture-of-experts layer", r"fused_moe|fused_experts"),
     ("attention", r"scaled_dot_product_attention|flash_attn|attention\.py"),
@@ -132,5 +132,9 @@ def _traceback(lines: Sequence[Line], i: int) -> list[str]:
 
 def operation_of(lines: Sequence[Line], i: int) -> str:
     """The operation that asked for the memory, from the innermost frames above line i; "" where they do not tell."""
+    if any(
+        _re(r"in replica \d+ on device|parallel_apply").search(line.text) for line in lines[max(0, i - BACK) : i + NEAR]
+    ):
+        return "torch.nn.DataParallel"
     near = "\n".join(_around(lines, i, NEAR, 0)[:-1])
     return next((name for name, pattern in _OPERATIONS if _re(pattern).search(near)), "")

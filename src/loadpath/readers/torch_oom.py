@@ -68,7 +68,8 @@ def _window(lines: Sequence[Line], i: int) -> str:
     text = lines[i].text
     last = lines[i].number
     for line in lines[i + 1 : i + WINDOW]:
-        other = line.origin.rank != lines[i].origin.rank or line.origin.pid != lines[i].origin.pid
+        own = lines[i].origin
+        other = (line.origin.rank, line.origin.pid) not in ((None, None), (own.rank, own.pid))
         if (
             line.number > last + 2
             or other

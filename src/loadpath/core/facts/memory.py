@@ -28,7 +28,9 @@ class NoRoomForKv(Fact, frozen=True, kw_only=True):
     available_bytes: int | None = None
     one_sequence: bool = False
     tokens: int | None = None
-    """Prefill tokens that the warm-up tried (TGI)."""
+    """Prefill tokens that the warm-up tried (TGI); tokens of the full sequence (TensorRT-LLM)."""
+    component: str = ""
+    """What could not be created, where the message names it (TensorRT-LLM)."""
 
 
 class WarmUpShortage(Fact, frozen=True, kw_only=True):
