@@ -176,7 +176,7 @@ def _checks(offered: Sequence[DriverPackage]) -> list[Check]:
 
 
 def judge_bus(case: Case) -> Iterator[Finding]:
-    """Cards that lspci shows dead, in other hands, or that nvidia-smi does not list."""
+    """Cards that lspci shows dead or kept for a virtual machine, or that nvidia-smi does not list."""
     boards = _boards(case)
     dead = [d for d in boards if not d.answers]
     if dead:
@@ -186,11 +186,10 @@ def judge_bus(case: Case) -> Iterator[Finding]:
             "name": dead[0].name or "NVIDIA GPU",
         }
         yield finding("gpu-config-space-dead", dead, case=case, values=values)
-    for driver, row_id in (("nouveau", "gpu-bound-to-nouveau"), ("vfio-pci", "gpu-bound-to-vfio")):
-        own = [d for d in boards if d.kernel_driver == driver]
-        if own and not case.has(GpuState):
-            values = {"slots": say([d.slot or "?" for d in own]), "slot": own[0].slot, "name": own[0].name or "the GPU"}
-            yield finding(row_id, own, case=case, values=values)
+    reserved = [d for d in boards if d.kernel_driver == "vfio-pci"]
+    if reserved and not case.has(GpuState):
+        values = {"slots": say([d.slot or "?" for d in reserved]), "name": reserved[0].name or "The GPU"}
+        yield finding("gpu-bound-to-vfio", reserved, case=case, values=values)
     snapshots = [s for s in case.all(SmiSnapshot) if s.shown]
     usable = [d for d in boards if d.answers and d.kernel_driver in (None, "nvidia")]
     if snapshots and not dead:
@@ -223,7 +222,7 @@ RULES = (
     Rule(
         judge_bus,
         (PciDevice,),
-        ("gpu-config-space-dead", "gpu-bound-to-nouveau", "gpu-bound-to-vfio", "gpu-missing-from-driver"),
+        ("gpu-config-space-dead", "gpu-bound-to-vfio", "gpu-missing-from-driver"),
         uses=(SmiSnapshot,),
     ),
     Rule(judge_nodes, (DeviceNode,), ("gpu-no-device-files", "gpu-uvm-file-missing")),

@@ -21,9 +21,7 @@ from loadpath.core.facts.gpu import DriverVersions, GpuProcess, MigInstance, Smi
 from loadpath.core.text import Capture, Line
 from loadpath.readers.nvidia_smi_fields import Record, facts_of, memory, plain, whole
 
-_SECTIONS = frozenset(
-    name.strip()
-    for name in """
+_SECTION_NAMES = """
     accounting mode | addressing mode | aggregate | aggregate uncorrectable sram sources | applications clocks | bank remap availability
     histogram | bar1 memory usage | bridge chip | capabilities | clock policy | clocks | clocks event reasons | clocks event reasons
     counters | clocks throttle reasons | conf compute protected memory usage | default applications clocks | deferred clocks | device
@@ -34,8 +32,8 @@ _SECTIONS = frozenset(
     readings | power samples | power smoothing | processes | remapped rows | retired pages | shared | shared bar1 memory | shared fb
     memory usage | single bit | supported clocks | temperature | utilization | voltage | volatile | workload power profiles | sram
     threshold | bar1 memory | gpu utilization samples | memory utilization samples | sm clock samples
-    """.replace("\n", " ").split("|")
-)
+    """
+_SECTIONS = frozenset(" ".join(name.split()) for name in _SECTION_NAMES.split("|"))
 _LONE = ("remapped rows", "clocks event reasons", "clocks throttle reasons", "fb memory usage", "ecc errors", "retired pages",
          "gpu link info", "fabric", "gpu reset status")  # fmt: skip
 
@@ -45,7 +43,7 @@ def _patterns() -> dict[str, re.Pattern[str]]:
     return {
         "head": re.compile(r"^=+\s*NVSMI LOG\s*=+$"),
         "gpu": re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$"),
-        "pair": re.compile(r"^([A-Za-z][A-Za-z0-9 .,/()#-]{1,60}?)\s*:(?:\s+(.*)|\s*)$"),
+        "pair": re.compile(r"^([A-Za-z][A-Za-z0-9 .,/()#-]{1,60}?)\s+:(?:\s+(.*)|\s*)$"),
         "top": re.compile(r"^(?:Driver Version|KMD Version|Attached GPUs|CUDA(?: UMD)? Version)\s+: "),
         "cut": re.compile(r"^\[?\s*(?:\.\.\.|…)\s*\]?$"),
     }
@@ -71,7 +69,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
         j += 1
         if not text:
             continue
-        if not _belongs(text):
+        if not _belongs(text) and not (_unknown_section(text) and _pair_follows(lines, j - 1)):
             break
         end = j
     # A lone heading or key is no capture: something must follow it.
@@ -79,7 +77,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
 
 
 def _pair_follows(lines: Sequence[Line], i: int) -> bool:
-    return any(re.search(r"\S\s+: \S", line.text) for line in lines[i + 1 : i + 4])
+    return any(_patterns()["pair"].match(line.text.strip()) for line in lines[i + 1 : i + 4])
 
 
 def _belongs(text: str) -> bool:
@@ -87,7 +85,7 @@ def _belongs(text: str) -> bool:
     pair = patterns["pair"].match(text)
     return bool(
         (pair and not re.match(r"(?:INFO|WARN|ERROR|DEBUG)\b", text)) or text.lower() in _SECTIONS
-        or patterns["gpu"].match(text) or patterns["cut"].match(text) or _unknown_section(text)
+        or patterns["gpu"].match(text) or patterns["cut"].match(text)
     )  # fmt: skip
 
 
