@@ -21,11 +21,17 @@ class Case:
     """
 
     def __init__(
-        self, facts: Iterable[Fact] = (), captures: Iterable[Capture] = (), earlier: Iterable[Case] = ()
+        self,
+        facts: Iterable[Fact] = (),
+        captures: Iterable[Capture] = (),
+        earlier: Iterable[Case] = (),
+        engines: Iterable[str] = (),
     ) -> None:
+        """`engines`: whose logs the captures are by their kind, in order; known even where no start was seen."""
         self.facts = tuple(facts)
         self.captures = tuple(captures)
         self.earlier = tuple(earlier)
+        self.engines = tuple(engines)
 
     @cached_property
     def _by_type(self) -> dict[type[Fact], list[Fact]]:
@@ -60,11 +66,12 @@ class Case:
 
     @cached_property
     def engine(self) -> str | None:
-        """The engine at hand, by the last start seen, else by a command line; None where nothing tells."""
+        """The engine at hand: by the last start seen, a command line, or whose log it is; None where nothing tells."""
         started = self.last(EngineStarted)
         if started is not None:
             return started.engine
-        return next((s.engine for s in reversed(self.all(Setting)) if s.engine), None)
+        told = next((s.engine for s in reversed(self.all(Setting)) if s.engine), None)
+        return told or (self.engines[-1] if self.engines else None)
 
     @cached_property
     def version(self) -> tuple[int, ...] | None:
@@ -83,7 +90,7 @@ class Case:
         return None
 
     def only(self, keep: Iterable[Fact]) -> Case:
-        return Case(keep, self.captures, self.earlier)
+        return Case(keep, self.captures, self.earlier, self.engines)
 
 
 def version_numbers(text: str) -> tuple[int, ...]:

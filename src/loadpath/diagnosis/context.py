@@ -12,9 +12,9 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import RequestServed, ServerReady, ServingStats, Stopped
+from loadpath.core.facts.engine import RequestServed, ServerReady, ServingStats, StepMark, Stopped
 from loadpath.core.report import Finding
-from loadpath.core.vocabulary import Severity
+from loadpath.core.vocabulary import STACK, Severity
 from loadpath.diagnosis.rule import row_of
 
 F = TypeVar("F", bound=Fact)
@@ -37,11 +37,18 @@ def _tempered(case: Case, f: Finding) -> Finding:
     if stop is not None and first > stop.span.first_line:
         return _lowered(f, "info", "It was printed after the server had been told to stop, and is no fault.")
     if f.severity == "error" and any(r.span.first_line > last for r in _in(case.all(ServerReady), source)):
+        if _without_gpu(case, source) and f.boundary in STACK:
+            return _lowered(f, "warning", "The server started all the same, on the CPU: the GPU is not used.")
         return _lowered(f, "info", "The server reported ready after it, so it did not stop the start.")
     ready = any(r.span.first_line < first for r in _in(case.all(ServerReady), source))
     if f.severity == "error" and ready and _answers_after(case, source, last):
         return _lowered(f, "warning", "The server went on answering after it.")
     return f
+
+
+def _without_gpu(case: Case, source: str) -> bool:
+    """Whether the engine failed to get its devices and went on without them, as llama.cpp and Ollama do."""
+    return any(m.step == "device-enumeration" and m.event == "failed" for m in _in(case.all(StepMark), source))
 
 
 def _answers_after(case: Case, source: str, line: int) -> bool:

@@ -52,9 +52,7 @@ def judge(case: Case) -> Iterator[Finding]:
     for fact in refused:
         by_part.setdefault(fact.part, []).append(fact)
     last = refused[-1]
-    if any(
-        r.span.source == last.span.source and r.span.first_line > last.span.first_line for r in case.all(ServerReady)
-    ):
+    if _coped(case, last):
         return
     same = by_part[last.part]
     load = _load(case, last)
@@ -66,6 +64,15 @@ def judge(case: Case) -> Iterator[Finding]:
         yield _compute(case, last, same, load)
     else:
         yield _runtime(case, last, same, load)
+
+
+def _coped(case: Case, fact: BufferRefused) -> bool:
+    """Whether the load went on after it: the server got ready, or a retry placed its compute buffer or made its slots."""
+    later: list[Fact] = [
+        *case.all(ServerReady), *[b for b in case.all(BufferPlaced) if b.part == "compute"],
+        *[s for s in case.all(Setting) if s.name == "parallel" and "n_slots" in s.text],
+    ]  # fmt: skip
+    return any(f.span.source == fact.span.source and f.span.first_line > fact.span.first_line for f in later)
 
 
 def _setting(case: Case, *names: str) -> int | None:
@@ -120,7 +127,9 @@ def _weights(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
     remedies = [
         lever.fewer_layers(_fitting_layers(fact, load)),
         lever.experts_on_cpu(),
-        Remedy("Split the model over more GPUs", lever.split(), "each device holds its share of the layers"),
+        lever.shift(fact.device)
+        if _several(load) or not fact.device.endswith("0")
+        else Remedy("Split the model over more GPUs", lever.split(), "each device holds its share of the layers"),
         Remedy("Take a smaller quantisation of the model", "", _quantised(case, fact)),
     ]
     if not on_gpu:
@@ -132,7 +141,13 @@ def _weights(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
         ROWS["weights"], [*_placed_on(load, fact), *same[-3:]], case=case, cause=" ".join(filter(None, cause)),
         title=f"The weights do not fit: {show_bytes(fact.bytes)} asked of {where}" if fact.bytes else f"The weights do not fit {where}",
         remedies=[r for r in remedies if r is not None], next_checks=_checks(on_gpu), figures={"requested_bytes": fact.bytes},
+        boundary="memory-fit" if on_gpu else "host-limits",
     )  # fmt: skip
+
+
+def _several(load: Load) -> bool:
+    """Whether the load uses more than one GPU."""
+    return len({b.device for b in load.placed if b.on_gpu}) > 1
 
 
 def _fitting_layers(fact: BufferRefused, load: Load) -> int | None:
@@ -173,7 +188,7 @@ def _kv(case: Case, fact: BufferRefused, same: list[BufferRefused], load: Load) 
         Remedy("Run fewer slots, if each needs its own context", lever.slots(1), "one slot keeps the whole context"),
     ]
     if fact.on_gpu:
-        remedies.insert(2, lever.fewer_layers(None))
+        remedies.insert(2, lever.shift(fact.device) if _several(load) else lever.fewer_layers(None))
     return finding(
         ROWS["kv"], [*_context_facts(case), *_placed_on(load, fact), *same[-2:]], case=case, cause=" ".join(cause),
         title=f"The KV cache{context} does not fit: {show_bytes(fact.bytes or 0)} of {where}",
@@ -205,6 +220,11 @@ def _compute(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
         cause.append("Without flash attention this buffer grows with context x ubatch x heads.")
     lever = load.levers
     ubatch = load.ubatch or DEFAULT_UBATCH
+    copies = _setting(case, "pipeline-copies")
+    if copies and copies > 1:
+        cause.append(
+            f"Pipeline parallelism over the GPUs keeps {copies} copies of the batch's inputs, which multiplies it."
+        )
     smaller = max(64, ubatch // 4)
     half = (load.context or 0) // 4
     remedies = [
@@ -215,7 +235,7 @@ def _compute(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
         Remedy("Lower the physical batch", lever.ubatch(smaller),
                f"the buffer shrinks about {ubatch // smaller} times; prompts are read more slowly"),
         lever.quantised_cache(sum(b.bytes for b in kv if b.on_gpu) or None),
-        lever.fewer_layers(None),
+        lever.one_copy() if copies and copies > 1 else lever.fewer_layers(None),
     ]  # fmt: skip
     return finding(
         ROWS["compute"], [*_context_facts(case), *kv[:2], *same[-2:]], case=case, cause=" ".join(cause),

@@ -36,6 +36,16 @@ class Levers(msgspec.Struct, frozen=True):
     def split(self) -> str:
         return "OLLAMA_SCHED_SPREAD=1" if self.ollama else "-ts 1,1 (-sm layer)"
 
+    def shift(self, device: str) -> Remedy:
+        command = "OLLAMA_SCHED_SPREAD=1" if self.ollama else "-ts 10,10,8 (one figure a device, in their order)"
+        return Remedy(
+            f"Give {device} a smaller share than the other GPUs", command, "layers and cache move to devices with room"
+        )
+
+    def one_copy(self) -> Remedy:
+        return Remedy("Keep a single copy of the batch's inputs", "cmake -B build -DGGML_CUDA=ON -DGGML_SCHED_MAX_COPIES=1",
+                      "prompts of several GPUs no longer overlap; the buffer shrinks")  # fmt: skip
+
     def mapped(self) -> str:
         return "use_mmap true" if self.ollama else "leave --no-mmap out; -ngl N"
 

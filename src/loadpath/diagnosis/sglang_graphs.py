@@ -6,6 +6,7 @@ text and by what was free when capture began; out of memory itself is judged wit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
@@ -19,6 +20,7 @@ from loadpath.diagnosis.rule import Rule, finding
 
 KERNEL, FAILED = "sglang-graph-capture-kernel", "sglang-capture-failed"
 ENOUGH = gib(1.0)  # free when capture begins: a few batch sizes take some hundred MiB
+_UNSUPPORTED = re.compile(r"head|dispatch|not support|unsupported|invalid (?:config|shape)|page_size|assert", re.IGNORECASE)
 _NAMES = {"flashinfer": "FlashInfer", "flashinfer_mla": "FlashInfer (MLA)", "fa3": "FlashAttention 3",
           "flashattention": "FlashAttention", "triton": "Triton"}  # fmt: skip
 
@@ -37,10 +39,17 @@ def judge(case: Case) -> Iterator[Finding]:
         return
     free = _free_before(case, began)
     inside = [s for s in frames if began is None or s.span.first_line >= began.span.first_line or s.run == began.run]
-    if inside:
+    if inside and _about_kernel(case, failed):
         yield _kernel(case, inside, failed, free)
     elif failed:
         yield _other(case, failed, free)
+
+
+def _about_kernel(case: Case, failed: list[Symptom]) -> bool:
+    """Whether nothing more telling is known: the exception is not in the paste, or speaks of an unsupported shape."""
+    texts = [s.groups["error"] for s in failed if s.groups.get("error")]
+    texts += [e.message for e in case.all(PythonException) if "graph failed" not in e.message]
+    return not texts or any(_UNSUPPORTED.search(text) for text in texts)
 
 
 def _free_before(case: Case, began: Fact | None) -> FreeMemory | None:

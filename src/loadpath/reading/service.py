@@ -58,6 +58,7 @@ def case_of(captures: list[Capture]) -> Case:
         (fact for capture in current for fact in facts_of(capture)),
         captures,
         (Case(facts_of(capture), [capture]) for capture in earlier),
+        (entry.engine for capture in current if (entry := engines.by_kind(capture.kind))),
     )
 
 

@@ -133,6 +133,10 @@ def _context(seen: Seen) -> Iterator[Fact]:
     yield Setting(**seen.fields, name=name, value=value, basis="derived", engine=ENGINE)
 
 
+def _copies(seen: Seen) -> Iterator[Fact]:
+    yield Setting(**seen.fields, name="pipeline-copies", value=seen.match["copies"], basis="derived", engine=ENGINE)
+
+
 def _slots(seen: Seen) -> Iterator[Fact]:
     pairs = (("n_slots", seen.text("slots")), ("n_ctx_slot", seen.text("each")), ("kv_unified", seen.text("unified")))
     for name, value in pairs:
@@ -194,6 +198,7 @@ LOADING: tuple[Row, ...] = (
     Row("buffer size", rf"(?:load_tensors|llm_load_tensors):\s+(?P<device>\S+) (?:model )?buffer size =\s*{_MIB}",
         _buffer("weights", "weight-load")),
     Row(" = ", rf"(?:llama_context|{_OLDER}):\s+(?P<name>{_NAMES})\s*= (?P<value>\S+)", _context),
+    Row("pipeline parallelism enabled", r"pipeline parallelism enabled \(n_copies=(?P<copies>\d+)\)", _copies),
     Row("n_slots = ",
         r"n_slots = (?P<slots>\d+)(?:, n_ctx_slot = (?P<each>\d+))?(?:, kv_unified = '(?P<unified>\w+)')?",
         _slots),

@@ -22,6 +22,7 @@ _REFUSED = re.compile(
     r"|(?:alloc_tensor_range|ggml_gallocr_reserve_n\w*|buft_alloc_buffer\w*|cpu_buffer_type_alloc_buffer): "
     r"failed to allocate (?:(?P<device>\S+) )?buffer of size (?P<bytes>\d+)"
     r"|Device memory allocation of size (?P<vulkan>\d+) failed"
+    r"|error loading model: unable to allocate (?P<named>\S+) buffer"
 )
 _PURPOSE: tuple[tuple[BufferPart, re.Pattern[str]], ...] = (
     ("kv", re.compile(r"buffer for (?:the )?kv cache|kv_cache_init\(\) failed|failed to allocate buffer for rs cache")),
@@ -56,7 +57,8 @@ def _where(lines: Sequence[Line]) -> re.Match[str] | None:
 
 
 def _refused(capture: Capture, lines: Sequence[Line], i: int, match: re.Match[str]) -> BufferRefused:
-    device = f"CUDA{match['index']}" if match["index"] else match["device"] or ("Vulkan0" if match["vulkan"] else "CPU")
+    named = match["device"] or match["named"] or ("Vulkan0" if match["vulkan"] else "CPU")
+    device = f"CUDA{match['index']}" if match["index"] else named
     sizes = (match["mib"], match["host"])
     in_mib = next((size for size in sizes if size), None)
     in_bytes = match["bytes"] or match["vulkan"]

@@ -12,7 +12,7 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.text import Capture, Line
 from loadpath.engines.line_table import read_table, thinned
 from loadpath.engines.sglang.flags import flag as flag
-from loadpath.engines.sglang.passes import name_passes
+from loadpath.engines.sglang.passes import name_passes, with_serving
 from loadpath.engines.sglang.serving import SERVING
 from loadpath.engines.sglang.settings import SETTINGS
 from loadpath.engines.sglang.startup import STARTUP
@@ -27,4 +27,4 @@ def starts_run(line: Line) -> bool:
 
 
 def read(capture: Capture) -> Iterator[Fact]:
-    yield from thinned(name_passes(list(read_table(capture, ROWS))))
+    yield from thinned(with_serving(name_passes(list(read_table(capture, ROWS)))))

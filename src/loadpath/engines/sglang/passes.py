@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import KvPool, StepMark, Stopped, WeightsLoaded
+from loadpath.core.facts.engine import KvPool, ServingStats, StepMark, Stopped, WeightsLoaded
 from loadpath.core.facts.placement import FreeMemory, SidePool
 from loadpath.engines.line_table import seconds_between
 
@@ -39,6 +39,16 @@ def name_passes(facts: Sequence[Fact]) -> list[Fact]:
             fact = _side(fact, "draft")
         out.append(_timed(fact, out))
     return _window_parts(out)
+
+
+def with_serving(facts: Sequence[Fact]) -> list[Fact]:
+    """In a log whose start was cut off, the first batch line tells that the server was serving."""
+    first = next((i for i, fact in enumerate(facts) if isinstance(fact, ServingStats)), None)
+    if first is None or any(isinstance(fact, StepMark) and fact.step in ("http-server", "warm-up") for fact in facts):
+        return list(facts)
+    stats = facts[first]
+    mark = StepMark(span=stats.span, origin=stats.origin, text=stats.text, run=stats.run, step="serving", event="began")
+    return [*facts[:first], mark, *facts[first:]]
 
 
 def _side(pool: KvPool, what: str) -> SidePool:

@@ -18,7 +18,7 @@ from loadpath.core.facts.engine import (
     Waiting,
     WeightsLoaded,
 )
-from loadpath.core.vocabulary import Step
+from loadpath.core.vocabulary import STEPS, Step
 from loadpath.engines.vllm.pattern import Pattern, Seen
 from loadpath.engines.vllm.settings import settings
 from loadpath.readers.load_bars import SHARDS, clock
@@ -114,7 +114,7 @@ def _profiling_begins(seen: Seen) -> Iterator[Fact]:
 def _compile(what: str, cached: bool | None = None) -> Callable[[Seen], Iterator[Fact]]:
     def make(seen: Seen) -> Iterator[Fact]:
         yield CompileTook(**seen.common, seconds=seen.number(1) or 0.0, what=what, cached=cached)
-        if seen.run.step in ("weight-load", "memory-profiling"):
+        if STEPS.index(seen.run.step) <= STEPS.index("memory-profiling"):
             yield seen.mark("memory-profiling", "progress", what=what)
 
     return make
