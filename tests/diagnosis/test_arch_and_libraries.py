@@ -46,6 +46,17 @@ ARCH = [
      "trt-engine-other-gpu", ["9.0", "8.9"]),
 ]  # fmt: skip
 
+ARCH += [
+    ("RuntimeError: FlashInfer-CUTLASS MoE kernel does not support current device sm_120", "kernel-needs-other-arch",
+     ["sm_120", "--moe-backend"]),
+    ("ValueError: Failed to find a kernel that can implement the WNA16 linear layer. Reasons: MarlinLinearKernel requires "
+     "capability 80, current compute capability is 75", "kernel-needs-other-arch", ["8.0", "7.5"]),
+    ("  File \"/v/triton/backends/nvidia/compiler.py\", line 216, in make_llir\nIndexError: map::at",
+     "triton-cannot-compile-for-gpu", ["Turing"]),
+    ("[TensorRT-LLM][ERROR] Assertion failed: Unsupported architecture (/src/fmhaRunner.cpp:89)",
+     "kernel-needs-other-arch", ["GPU"]),
+]  # fmt: skip
+
 LIBRARIES = [
     ("torch 2.9.1+cu130\nImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
      "cuda-library-missing", ["CUDA 12", "13.0", "cu130"]),
@@ -89,6 +100,15 @@ LIBRARIES = [
      "model-inspection-failed", ["Qwen2ForCausalLM", "/opt/a", "/opt/b"]),
     ("The engine plan file is not compatible with this version of TensorRT, expecting library version 10.9.0 got 10.4.0",
      "trt-version-mismatch", ["10.9.0"]),
+]  # fmt: skip
+
+LIBRARIES += [
+    ("ImportError: libcudnn.so.8: cannot open shared object file: No such file or directory", "cuda-library-missing",
+     ["cuDNN 8", "8.*"]),
+    ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", "system-library-missing",
+     ["libgl1", "opencv-python-headless"]),
+    ("ImportError: \n[sgl_kernel] CRITICAL: Could not load any common_ops library!\n- ModuleNotFoundError: No module named "
+     "'common_ops'", "sgl-kernel-not-loadable", ["sgl-kernel"]),
 ]  # fmt: skip
 
 RUNNING = [
@@ -138,6 +158,16 @@ SETTINGS = [
      ["--chat-template"]),
     ("ValueError: This model does not support the 'generate' task. Supported tasks: {'embed'}",
      "runner-does-not-fit-model", ["--runner pooling"]),
+]  # fmt: skip
+
+SETTINGS += [
+    ("KeyError: 'layers.0.mlp.gate.qweight'", "weights-do-not-fit-model", ["qweight", "quantised"]),
+    ("ValueError: BitAndBytes quantization with TP or PP is not supported yet.", "combination-not-supported",
+     ["BitAndBytes"]),
+    ("ValueError: The given huggingface model architecture NovelForCausalLM is not supported in TRT-LLM yet",
+     "model-class-unknown", ["NovelForCausalLM"]),
+    ("ValueError: Converting from SentencePiece and Tiktoken failed, if a converter for SentencePiece is available",
+     "tokenizer-not-loadable", ["tokenizer"]),
 ]  # fmt: skip
 
 CASES = [*ARCH, *LIBRARIES, *RUNNING, *SETTINGS]

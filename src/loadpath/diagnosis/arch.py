@@ -128,6 +128,24 @@ def fp4(case: Case) -> Iterator[Finding]:
     yield finding("fp4-kernel-not-for-gpu", symptoms, case=case, values=stack.values() | values)
 
 
+def other_generation(case: Case) -> Iterator[Finding]:
+    """A kernel that names the generation it is for, and Triton's compiler breaking on an older card."""
+    for row_id in ("kernel-needs-other-arch", "triton-cannot-compile-for-gpu"):
+        symptoms = shown(case, row_id)
+        if not symptoms or (row_id == "triton-cannot-compile-for-gpu" and shown(case, "ptxas-too-old")):
+            continue
+        values = groups(symptoms)
+        if have := values.get("have"):
+            values["what"] = f"It needs compute capability {_dotted(values['need'])}; this card has {_dotted(have)}."
+        elif row_id == "kernel-needs-other-arch" and (need := values.get("need")):
+            values["what"] = f"The kernel names `{need.rstrip('.')}` as the hardware it is made for or does not run on."
+        yield finding(row_id, symptoms, case=case, values=stack_of(case).values() | values)
+
+
+def _dotted(capability: str) -> str:
+    return capability if "." in capability else f"{capability[:-1]}.{capability[-1]}"
+
+
 def quantisation(case: Case) -> Iterator[Finding]:
     """`Minimum capability: 89. Current capability: 75.`: figures without their point."""
     symptoms = shown(case, "quantisation-needs-newer-gpu")
@@ -136,7 +154,7 @@ def quantisation(case: Case) -> Iterator[Finding]:
     values = groups(symptoms)
     for name, told in (("m", "need"), ("c", "have")):
         if value := values.get(name):
-            values[told] = value if "." in value else f"{value[:-1]}.{value[-1]}"
+            values[told] = _dotted(value)
     yield finding("quantisation-needs-newer-gpu", symptoms, case=case, values=values)
 
 
@@ -144,5 +162,6 @@ RULES = (
     Rule(no_kernel, (Symptom,), ("no-kernel-for-gpu",)),
     Rule(compilers, (Symptom,), ("ptxas-too-old", "nvcc-does-not-know-arch")),
     Rule(fp4, (Symptom,), ("fp4-kernel-not-for-gpu",)),
+    Rule(other_generation, (Symptom,), ("kernel-needs-other-arch", "triton-cannot-compile-for-gpu")),
     Rule(quantisation, (Symptom,), ("quantisation-needs-newer-gpu",)),
 )

@@ -34,6 +34,8 @@ _CUBLAS = {
     "INTERNAL_ERROR": "cuBLAS failed inside: mostly an earlier asynchronous error, or too little GPU memory.",
     "MAPPING_ERROR": "GPU memory could not be reached: an earlier error of the process.",
 }
+_CUBLAS_CODES = {"1": "NOT_INITIALIZED", "3": "ALLOC_FAILED", "7": "INVALID_VALUE", "8": "ARCH_MISMATCH",
+                 "11": "MAPPING_ERROR", "13": "EXECUTION_FAILED", "14": "INTERNAL_ERROR", "15": "NOT_SUPPORTED"}  # fmt: skip
 
 
 def kernel_fault(case: Case) -> Iterator[Finding]:
@@ -66,7 +68,7 @@ def library_status(case: Case) -> Iterator[Finding]:
     if not symptoms:
         return
     values = groups(symptoms)
-    status = values.setdefault("s", "EXECUTION_FAILED")
+    status = values.setdefault("s", _CUBLAS_CODES.get(values.get("n", ""), "EXECUTION_FAILED"))
     values["meaning"] = _CUBLAS.get(status, "")
     yield finding("cublas-failed", symptoms, case=case, values=values)
 

@@ -49,6 +49,9 @@ _HEADERS = (
 )
 
 
+NOTICES = ("WARNING", "WARN", "INFO", "DEBUG", "W", "I", "D")
+
+
 def missing_library(case: Case) -> Iterator[Finding]:
     """A CUDA library that the loader did not find: its major against that of the environment."""
     everything = shown(case, "cuda-library-missing")
@@ -70,9 +73,34 @@ def missing_library(case: Case) -> Iterator[Finding]:
     values |= _mismatch(major, stack) | _fitting(major, stack, _asking(case, symptoms))
     if len(symptoms) < len(everything):
         values["distraction"] = "The lines about compute capability and file patterns are a distraction."
+    own_number = lib.startswith(_SELF_NUMBERED)
+    title = None
+    if own_number:
+        number = lib.rpartition(".so.")[2].partition(".")[0]
+        title = f"{lib} is not found: a package here needs {_NAMES[_stem(lib)]} {number}".rstrip()
+        values.pop("mismatch", None)
+        values["package"] = (
+            f"'{values.get('package', '')}=={number}.*'" if _stem(lib) == "libcudnn" else values["package"]
+        )
     versions = [f for f in case.all(ComponentVersion) if f.name in ("torch", "cuda-toolkit", "cuda-libraries")]
     evidence: list[Fact] = [*symptoms, *versions[:3]]
-    yield finding("cuda-library-missing", evidence, case=case, values=stack.values() | values)
+    values = stack.values() | values
+    if own_number:
+        yield finding("cuda-library-missing", evidence, case=case, values=values | {"major": major or "12"}, title=title,
+                      cause=f"The loader looked for {lib} and found none on its path. The number is that library's own, not "
+                      "CUDA's: the package that asks was built for it. torch brings such libraries in pip packages of its "
+                      "own, which other programs do not find by themselves.")  # fmt: skip
+        return
+    yield finding("cuda-library-missing", evidence, case=case, values=values)
+
+
+_SELF_NUMBERED = ("libcudnn", "libnccl", "libcusparseLt", "libnvinfer", "libnvshmem")
+_NAMES = {"libcudnn": "cuDNN", "libnccl": "NCCL", "libcusparseLt": "cuSPARSELt", "libnvinfer": "TensorRT",
+          "libnvshmem": "NVSHMEM"}  # fmt: skip
+
+
+def _stem(lib: str) -> str:
+    return next(stem for stem in _SELF_NUMBERED if lib.startswith(stem))
 
 
 def _major(lib: str, stack: Stack) -> str:
@@ -198,9 +226,41 @@ def header(case: Case) -> Iterator[Finding]:
     yield finding("build-header-missing", symptoms, case=case, values=stack.values() | values)
 
 
+_SYSTEM = {
+    "libGL": "libgl1", "libgthread": "libglib2.0-0", "libglib": "libglib2.0-0", "libnuma": "libnuma1", "libgomp": "libgomp1",
+    "libmpi": "libopenmpi3", "libibverbs": "libibverbs1", "librdmacm": "librdmacm1", "libSM": "libsm6", "libXext": "libxext6",
+    "libXrender": "libxrender1", "libsndfile": "libsndfile1", "libtbb": "libtbb12", "libpython3": "libpython3-dev",
+    "libopenblas": "libopenblas0", "libcurl": "libcurl4", "libssl": "libssl3", "libatomic": "libatomic1",
+}  # fmt: skip
+
+
+def system_library(case: Case) -> Iterator[Finding]:
+    """A library of the operating system that slim images leave out."""
+    symptoms = shown(case, "system-library-missing")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    lib = values["lib"]
+    package = next((p for stem, p in _SYSTEM.items() if lib.startswith(stem)), f"<the package that has {lib}>")
+    values["install"] = f"apt-get update && apt-get install -y {package}"
+    if lib.startswith(("libGL", "libg", "libSM", "libX")):
+        values["headless"] = "pip uninstall -y opencv-python && pip install opencv-python-headless"
+    yield finding("system-library-missing", symptoms, case=case, values=values)
+
+
+def extension(case: Case) -> Iterator[Finding]:
+    """Compiled operators that are missing; where only a warning says so, the engine may do without them."""
+    symptoms = shown(case, "extension-not-loaded")
+    if not symptoms:
+        return
+    values = groups(symptoms)
+    warned = all(s.origin.level in NOTICES or "Failed to import" in s.text for s in symptoms)
+    yield finding("extension-not-loaded", symptoms, case=case, values=values, severity="warning" if warned else None)
+
+
 def python_packages(case: Case) -> Iterator[Finding]:
     """Names that are not in a package, and packages that are not there."""
-    if symptoms := shown(case, "python-api-moved"):
+    if symptoms := _said_as_error(shown(case, "python-api-moved")):
         values = groups(symptoms)
         values.setdefault("module", "the called function")
         top = values["module"].partition(".")[0].lower()
@@ -209,12 +269,17 @@ def python_packages(case: Case) -> Iterator[Finding]:
             values["installed"] = f"{values['top']} {version}"
         values["engine"] = case.engine or "<the engine>"
         yield finding("python-api-moved", symptoms, case=case, values=values)
-    if symptoms := unclaimed(case, "module-missing"):
+    if symptoms := _said_as_error(unclaimed(case, "module-missing")):
         values = groups(symptoms)
         top = values.get("name", "").partition(".")[0]
         values["pip_name"] = _PIP.get(top, top.replace("_", "-"))
         values["python"] = _interpreter(case) or "python"
         yield finding("module-missing", symptoms, case=case, values=values)
+
+
+def _said_as_error(symptoms: list[Symptom]) -> list[Symptom]:
+    """Without those that are printed as a notice: an optional package that is not there."""
+    return [s for s in symptoms if s.origin.level not in NOTICES]
 
 
 def inspection(case: Case) -> Iterator[Finding]:
@@ -258,6 +323,8 @@ RULES = (
     Rule(missing_library, (Symptom,), ("cuda-library-missing", "sgl-kernel-not-loadable")),
     Rule(torch_abi, (Symptom,), ("torch-abi-mismatch",)),
     Rule(header, (Symptom,), ("build-header-missing",)),
+    Rule(system_library, (Symptom,), ("system-library-missing",)),
+    Rule(extension, (Symptom,), ("extension-not-loaded",)),
     Rule(python_packages, (Symptom,), ("python-api-moved", "module-missing")),
     Rule(inspection, (Symptom,), ("model-inspection-failed",)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
@@ -22,6 +23,7 @@ _PLAIN = (
     "quantisation-config-missing",
     "dtype-not-for-quantisation",
     "remote-code-needed",
+    "combination-not-supported",
     "batched-tokens-below-context",
     "context-over-model",
     "quantisation-unknown",
@@ -232,9 +234,23 @@ def plain(case: Case) -> Iterator[Finding]:
     for row_id in _PLAIN:
         if symptoms := unclaimed(case, row_id):
             values = _DEFAULTS.get(row_id, {}) | groups(symptoms)
-            made = findings()[row_id]
-            values.setdefault("what", made.boundary)
+            values.setdefault("what", findings()[row_id].title)
+            if row_id == "weights-do-not-fit-model" and (hint := _quantised_tensor(values["what"])):
+                values["hint"] = hint
             yield finding(row_id, symptoms, case=case, values=values)
+
+
+def _quantised_tensor(what: str) -> str:
+    """A tensor name that only quantised checkpoints have says which side does not know of the quantisation."""
+    suffix = re.search(
+        r"\.(qweight|qzeros|scales|g_idx|absmax|SCB|quant_state\S*|weight_scale\w*|w13_\w+|w2_\w+)\b", what
+    )
+    if suffix is None:
+        return ""
+    return (
+        f"`{suffix[1]}` belongs to a quantised layer: the checkpoint is quantised there and this engine version built "
+        "that layer without (or does not support the format for this kind of layer)."
+    )
 
 
 RULES = (

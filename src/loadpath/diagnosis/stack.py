@@ -89,7 +89,8 @@ def unclaimed(case: Case, row_id: str) -> list[Symptom]:
         (s.span.source, s.span.first_line)
         for s in case.all(Symptom)
         if s.finding != row_id and rows[s.finding].severity != "info" and not rows[s.finding].consequence
-        and rows[s.finding].judged_by != rows[row_id].judged_by and rows[s.finding].depth >= MEANT
+        and (rows[s.finding].judged_by != rows[row_id].judged_by or rows[row_id].depth < MEANT)
+        and rows[s.finding].depth >= MEANT
     }  # fmt: skip
     return [s for s in shown(case, row_id) if (s.span.source, s.span.first_line) not in taken]
 

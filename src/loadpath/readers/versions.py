@@ -82,7 +82,7 @@ def _versions() -> tuple[tuple[str, Basis, re.Pattern[str]], ...]:
     rows: tuple[tuple[str, Basis, str], ...] = (
         ("driver", "driver", rf"(?:Driver|KMD) Version\s*:\s*(?P<v>{_DRIVER})"),
         ("driver", "dump", rf"(?i)nvidia driver(?: version)?\s*[:=]?\s+(?P<v>{_DRIVER})"),
-        ("driver", "driver", rf"NVRM version: [^\n]*?Kernel Module\D+(?P<v>{_DRIVER})"),
+        ("driver", "driver", rf"NVRM version: [^\n]*?Kernel Module[^\n]*?\s(?P<v>{_DRIVER})"),
         ("driver", "path", rf"lib(?:cuda|nvidia-ml|nvidia-ptxjitcompiler)\.so\.(?P<v>{_DRIVER})"),
         ("driver", "dump", rf"\bdriver(?:_version)?[=: ]+[\"']?(?P<v>{_DRIVER})\b"),
         ("driver-cuda", "driver", r"CUDA (?:UMD )?Version\s*:\s*(?P<v>\d+\.\d+)\s*\|?\s*$"),
