@@ -21,7 +21,8 @@ _STATES: dict[str, Literal["healthy", "degraded", "unhealthy"]] = {
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
-    if not lines[i].text.startswith(("{", "[")):
+    text = lines[i].text
+    if text not in ("{", "[", "[{") and not text.startswith(('{"', '[{"', '{ "', "[ {")):
         return i
     head = " ".join(line.text for line in lines[i : i + LOOK_AHEAD])[:20_000]
     is_alerts = '"alerts"' in head and '"labels"' in head

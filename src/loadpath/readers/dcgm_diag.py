@@ -46,15 +46,20 @@ def _outcome() -> re.Pattern[str]:
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
-    text = lines[i].raw
+    text = _box(lines[i])
     begins = ("Successfully ran diagnostic", "| Diagnostic ", "| Health Monitor Report", "| GPU ID ")
     row = re.match(r"\s*(?:\d+ GPUs? found\.|\|[^|]+\| (?:Pass|Fail|Warn|Skip)\b)", text)
     if row is None and not any(word in text for word in begins):
         return i
     end = i + 1
-    while end < len(lines) and lines[end].raw.lstrip().startswith(("|", "+")):
+    while end < len(lines) and _box(lines[end]).startswith(("|", "+")):
         end += 1
     return end
+
+
+def _box(line: Line) -> str:
+    """The line of the box, without what carried it (a quotation mark, a container's time)."""
+    return line.text.strip() if line.text.lstrip().startswith(("|", "+")) else line.raw.strip()
 
 
 def read(capture: Capture) -> Iterator[Fact]:
@@ -71,7 +76,7 @@ def _rows(capture: Capture) -> list[_Row]:
     width = _width(capture)
     rows: list[_Row] = []
     for line in capture.lines:
-        raw = line.raw.strip()
+        raw = _box(line)
         if not raw.startswith("|") or raw.startswith(("|--", "| Diagnostic ", "| Health Monitor")):
             continue
         left, _, right = raw[1:].partition("|")
@@ -91,10 +96,10 @@ def _rows(capture: Capture) -> list[_Row]:
 def _width(capture: Capture) -> int:
     """Characters of a right cell that hold text: words that are longer are broken after so many."""
     for line in capture.lines:
-        parts = line.raw.strip().strip("+").split("+")
+        parts = _box(line).strip("+").split("+")
         if len(parts) == 2 and set(parts[1]) <= set("-="):
             return len(parts[1]) - 3
-    whole = [line.raw.strip() for line in capture.lines if line.raw.strip().endswith("|")]
+    whole = [_box(line) for line in capture.lines if _box(line).endswith("|")]
     cells = [raw[1:-1].partition("|")[2] for raw in whole if raw.count("|") == 3]
     return len(cells[0]) - 3 if cells else 0
 
@@ -154,8 +159,6 @@ def _health(capture: Capture, rows: list[_Row]) -> Iterator[HealthReport]:
 
 def _discovery(capture: Capture) -> Iterator[GpusFound]:
     for line in capture.lines:
-        if found := re.match(r"\s*(\d+) GPUs? found\.", line.raw):
-            listed = len(
-                re.findall(r"^\| \d+ +\| Name:", "\n".join(x.raw.strip() for x in capture.lines), re.MULTILINE)
-            )
+        if found := re.match(r"\s*(\d+) GPUs? found\.", line.text):
+            listed = len(re.findall(r"^\| \d+ +\| Name:", "\n".join(map(_box, capture.lines)), re.MULTILINE))
             yield GpusFound(**at(capture, line), count=int(found[1]), listed=listed)

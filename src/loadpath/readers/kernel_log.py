@@ -17,8 +17,8 @@ from loadpath.core.text import Capture, Line
 @cache
 def _kernel() -> re.Pattern[str]:
     return re.compile(
-        r"^\s*(?:<\d+>)?\[ *\d+\.\d{3,6}\]"  # dmesg
-        r"|^\s*\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ \d{4}\]"  # dmesg -T
+        r"(?:^|[\s>|])\[ *\d+\.\d{3,6}\]"  # dmesg
+        r"|(?:^|[\s>|])\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ [\d:]+ \d{4}\]"  # dmesg -T
         r"|^kern +:\w+ +:"  # dmesg --decode
         r"|^\d+,\d+,\d+,[-c+];"  # /dev/kmsg
         r"|\bkernel: |\bNVRM: |(?:^|\s)nvidia-(?:nvlink|nvswitch\d*|uvm|modeset|peermem)\b"

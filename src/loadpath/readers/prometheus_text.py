@@ -56,7 +56,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
     """Sample and comment lines; a page has at least one name with a colon or labels."""
     end, samples = i, 0
     for j in range(i, len(lines)):
-        text = lines[j].text
+        text = lines[j].text.strip()
         if text.startswith(("# HELP ", "# TYPE ", "# EOF")):
             end = j + 1
         elif found := _sample().match(text):
@@ -72,7 +72,7 @@ def read(capture: Capture) -> Iterator[Fact]:
     health: dict[str, dict[str, float]] = {}
     shown: dict[str, Line] = {}
     for line in capture.lines:
-        found = _sample().match(line.text)
+        found = _sample().match(line.text.strip())
         if found is None or found["value"] in ("NaN", "Inf"):
             continue
         name, value = found["name"], float(found["value"])

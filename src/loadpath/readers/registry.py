@@ -77,7 +77,9 @@ READERS: tuple[ReaderEntry, ...] = (
     ), "anywhere"),
     ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "NVML library", "libcuda.so."), "anywhere"),
     ReaderEntry("fabric-manager", "fabric_manager", ("detected NVSwitch",), "anywhere"),
-    ReaderEntry("dcgm", "dcgm_diag", ("ran diagnostic", "| Diagnostic", "| Pass", "| Fail", "Health Monitor Report", "GPUs found", "GPU found")),
+    ReaderEntry("dcgm", "dcgm_diag", (
+        "ran diagnostic", "| Diagnostic", "| Pass", "| Fail", "Health Monitor Report", "GPUs found", "GPU found",
+    )),
     ReaderEntry("prometheus-metrics", "prometheus_text", ("# HELP", "# TYPE", "vllm:", "sglang:", "DCGM_FI_", "llamacpp:")),
     ReaderEntry("alerts", "alerts", ("{", "[")),
     ReaderEntry("module-refusals", "module_refusals", (
