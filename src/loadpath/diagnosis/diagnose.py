@@ -11,7 +11,7 @@ from loadpath.core.report import Finding, Report, Skipped
 from loadpath.core.vocabulary import STACK
 from loadpath.diagnosis.context import temper
 from loadpath.diagnosis.correlation import explain
-from loadpath.diagnosis.ladder import ladder
+from loadpath.diagnosis.ladder import ladder, time_spent
 from loadpath.diagnosis.ledger import ledger
 from loadpath.diagnosis.registry import rules
 from loadpath.diagnosis.verdict import fold, order, root_cause, verdict
@@ -25,15 +25,16 @@ def diagnose(case: Case) -> Report:
     if made_before := _unanswered(case, made, before):
         made = made_before
     root = root_cause(made)
+    steps = ladder(case, root)
     return Report(
         verdict=verdict(case, made),
         root_cause=root.id if root else None,
         findings=tuple(made),
-        steps=ladder(case, root),
+        steps=steps,
         memory=ledger(case),
         holds=holds(case),
         skipped=tuple(skipped),
-        notes=tuple(_history(case, before)),
+        notes=tuple(filter(None, (*_history(case, before), time_spent(steps)))),
     )
 
 

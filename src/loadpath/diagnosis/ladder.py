@@ -20,12 +20,14 @@ from loadpath.core.facts.engine import (
     WeightsLoaded,
 )
 from loadpath.core.report import Figures, Finding, StepReport
+from loadpath.core.units import show_seconds
 from loadpath.core.vocabulary import STEPS, FindingStep, Step, StepState
 
 # Where a run is when a step has ended; graph capture and warm-up may be left out by settings.
 _NEXT: dict[Step, Step] = {"http-server": "serving", "serving": "shutdown", "shutdown": "shutdown"}
 # So many notices of waiting in a row, a minute each, and the step no longer keeps its normal pace.
 WAITS_OF_A_STALL = 10
+NOTEWORTHY_START = 60.0  # seconds; what is shorter needs no account of its time
 
 
 def step_at(case: Case, fact: Fact) -> FindingStep:
@@ -47,6 +49,17 @@ def ladder(case: Case, root: Finding | None = None) -> tuple[StepReport, ...]:
     """One StepReport for each step, in order. `root`: an error finding marks the step that it stopped."""
     marks = case.all(StepMark)
     return tuple(_rung(case, step, marks, root) for step in STEPS)
+
+
+def time_spent(steps: tuple[StepReport, ...]) -> str:
+    """Where the time of a start went, in a sentence; "" for short starts and where too little is known."""
+    took = {s.step: s.seconds for s in steps if s.seconds and STEPS.index(s.step) <= STEPS.index("http-server")}
+    total = sum(took.values())
+    if len(took) < 3 or total < NOTEWORTHY_START:
+        return ""
+    longest = sorted(took.items(), key=lambda item: -item[1])[:3]
+    shares = ", ".join(f"{step} {show_seconds(seconds)} ({seconds / total:.0%})" for step, seconds in longest)
+    return f"The steps of the start took {show_seconds(total)} together: {shares}."
 
 
 def _rung(case: Case, step: Step, marks: list[StepMark], root: Finding | None) -> StepReport:
@@ -83,7 +96,8 @@ def _waits_since(case: Case, mark: StepMark) -> int:
 
 def _seconds(case: Case, step: Step, own: list[StepMark], marks: list[StepMark]) -> float | None:
     """The printed duration of the slowest rank; else the time from the first mark of the step to the next step's."""
-    printed = [mark.seconds for mark in own if mark.seconds is not None and mark.event == "ended"]
+    # A mark without a word of its own is about the whole step.
+    printed = [m.seconds for m in own if m.seconds is not None and (m.event == "ended" or not m.what)]
     if printed:
         return max(printed)
     if step in ("serving", "shutdown"):
