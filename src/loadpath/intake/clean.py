@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from loadpath.core.text import NO_ORIGIN, Line
+from loadpath.core.text import NO_ORIGIN, Line, Origin
 from loadpath.intake import prose
 from loadpath.intake.decode import decode
 from loadpath.intake.markup import unescaped, unquoted
@@ -46,10 +46,7 @@ def clean_numbered(physical: Iterable[tuple[int, str]]) -> list[Line]:
         text, origin, more = strip(unquoted(piece.raw), carriers)
         if more:
             text += " " * (piece.width - len(piece.raw))
-        for words in text.split("\n"):
-            if words is not text:
-                words, _, _ = strip(words)
-            line = Line(piece.number, words, piece.raw, origin)
+        for line in _lines_of(piece, text, origin):
             if goes_on and lines and len(lines[-1].text) < LONGEST:
                 # A container runtime cut a long line into parts (CRI's `P`).
                 held = lines[-1]
@@ -62,6 +59,18 @@ def clean_numbered(physical: Iterable[tuple[int, str]]) -> list[Line]:
                 widths.append(piece.width)
         goes_on = more
     return prose.mark(rejoined(lines, widths))
+
+
+def _lines_of(piece: Piece, text: str, origin: Origin) -> list[Line]:
+    """The lines of one piece: one, but for a JSON record whose words hold line ends."""
+    if "\n" not in text:
+        return [Line(piece.number, text, piece.raw, origin)]
+    lines = []
+    for words in text.split("\n"):
+        inner, own, _ = strip(words)
+        told = {name: value for name in own.__struct_fields__ if (value := getattr(own, name)) is not None}
+        lines.append(Line(piece.number, inner, piece.raw, msgspec.structs.replace(origin, **told) if told else origin))
+    return lines
 
 
 def _pieces(number: int, line: str) -> Iterator[Piece]:

@@ -53,6 +53,9 @@ _COMMAND = re.compile(
 _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*[,.;:!?]?$|[A-Za-z]+/[A-Za-z]+$|&$|-$|–$")
 
 
+LONGEST = 1500  # characters: people write shorter lines than programs
+
+
 def mark(lines: Sequence[Line]) -> list[Line]:
     """`lines` with `prose` set where a person speaks."""
     fenced = sum(1 for line in lines if FENCE.match(line.raw)) > 1
@@ -63,7 +66,7 @@ def mark(lines: Sequence[Line]) -> list[Line]:
             inside, speaking = not inside, False
             out.append(msgspec.structs.replace(line, prose=True))
             continue
-        bare = not inside and bool(line.text) and line.origin is NO_ORIGIN
+        bare = not inside and 0 < len(line.text) <= LONGEST and line.origin is NO_ORIGIN
         spoken = bare and _spoken(line.text, fenced=fenced, speaking=speaking)
         # Only a sentence goes on in the next line; a heading or a tag does not.
         speaking = spoken and not _FORM.match(line.text)

@@ -15,6 +15,7 @@ import msgspec
 from loadpath.intake.prefixes.notes import Notes
 from loadpath.intake.prefixes.strong import STRONG
 
+_FRONT = 400  # characters of a line in which its carriers stand
 _SAMPLE = 4000  # so many lines of a source are looked at
 _SHARE = 0.8  # of the lines that are not empty must bear a prefix that has no other sign
 _NUMBER = re.compile(r"\s{0,8}(\d{1,9})([:|\t]|-(?=\D)) ?")
@@ -55,7 +56,7 @@ NONE = Carriers()
 
 def learn(lines: Sequence[str]) -> Carriers:
     """The carriers of a source, from its first lines."""
-    sample = [line for line in lines[:_SAMPLE] if line.strip()]
+    sample = [line[:_FRONT] for line in lines[:_SAMPLE] if line.strip()]
     form, ranks = _form(sample)
     if form is not None:
         sample = [form.sub("", line, count=1) for line in sample]

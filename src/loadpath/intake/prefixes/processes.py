@@ -15,7 +15,7 @@ _GROUP = re.compile(r"(?:^|[_ ])(TP|PP|EP|DP|rank)[=_ ]?(\d+)(?=_|$|\s)")
 _RANK = re.compile(r"\[(?:(?:rank|default)\s?(\d+))\]:(?: |$)?")
 _TP = re.compile(r"\[((?:(?:TP|DP|PP|EP)\d+ ?)+)\] ")
 _ACTOR = re.compile(r"([A-Za-z]\w*)-(\d+)$")
-_REPEATED = re.compile(r"\s*\[repeated (\d+)x across (?:all nodes|cluster)\](?:\s*\(Ray deduplicates.*)?\s*$")
+_REPEATED = re.compile(r"\[repeated (\d+)x across (?:all nodes|cluster)\](?:\s*\(Ray deduplicates.*)?\s*$")
 
 
 def paren(text: str, notes: Notes) -> str | None:

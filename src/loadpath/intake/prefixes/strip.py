@@ -10,6 +10,7 @@ from loadpath.intake.prefixes.learned import NONE, Carriers
 from loadpath.intake.prefixes.notes import Notes
 from loadpath.intake.prefixes.strong import STRONG
 
+_FRONT = 2000  # characters of a line in which its prefixes stand; a bound for patterns that look further
 _DEEPEST = 12  # more prefixes than anybody nests; a bound for hostile input
 _COMPOSE = re.compile(r"([\w.-]{1,80}?) +\| ?")
 _BARE_PIPE = re.compile(r"\s{0,80}\| ")
@@ -24,16 +25,22 @@ def strip(text: str, carriers: Carriers = NONE) -> tuple[str, Origin, bool]:
     A JSON record with several lines of words yields text with line feeds in it.
     """
     notes = Notes()
-    text = carriers.strip(processes.repeats(text, notes), notes)
+    text = processes.repeats(text, notes)
+    text, tail = text[:_FRONT], text[_FRONT:]
+    text = carriers.strip(text, notes)
     for _ in range(_DEEPEST):
         bare = text.lstrip()
+        rest = structured.unwrap(bare + tail, notes) if bare.startswith("{") else None
+        if rest is not None:
+            text, tail = rest[:_FRONT], rest[_FRONT:]
+            continue
         rest = _once(bare, notes)
         if rest is None:
             break
         text = rest
     records.look(text, notes)
     text, cut = transport.partial(text)
-    return text.rstrip(), notes.origin(), cut
+    return (text + tail).rstrip(), notes.origin(), cut
 
 
 def _once(text: str, notes: Notes) -> str | None:
@@ -44,7 +51,7 @@ def _once(text: str, notes: Notes) -> str | None:
     if first == "[":
         return _bracket(text, notes)
     if first == "{":
-        return structured.unwrap(text, notes) or transport.brace(text, notes)
+        return transport.brace(text, notes)
     if first == "<":
         return transport.bracket(text, notes)
     if first == "|":
