@@ -119,6 +119,7 @@ SPEC = (
     "cdiVersion: {version}\nkind: nvidia.com/gpu\ndevices:\n  - name: \"0\"\n    containerEdits:\n      deviceNodes:\n"
     "        - path: /dev/nvidia0\n  - name: all\n    containerEdits:\n      deviceNodes:\n        - path: /dev/nvidia0\n"
 )  # fmt: skip
+OWN = SPEC.format(version="0.5.0")
 ASKED = "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu={name}\n"
 
 
@@ -127,7 +128,7 @@ ASKED = "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=
     [
         (SPEC.format(version="0.5.0") + ASKED.format(name="7"), "names 0, all, but not `7`"),
         (SPEC.format(version="0.8.0") + ASKED.format(name="all"), "cdiVersion 0.8.0"),
-        (SPEC.format(version="0.5.0") + "$ cat /etc/cdi/second.yaml\n" + SPEC.format(version="0.5.0") + ASKED.format(name="0"), "Two specifications"),
+        (OWN + "$ cat /etc/cdi/second.yaml\n" + OWN + ASKED.format(name="0"), "Two specifications"),
         (ASKED.format(name="all"), "/var/run/cdi"),
         ("INFO[0000] Found 1 CDI devices\nnvidia.com/gpu=0\n" + ASKED.format(name="0"), "nvidia-ctk lists this name"),
     ],

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from loadpath.core.case import Case, version_numbers
 from loadpath.core.facts.container import CdiDevicesListed, CdiSpec, ContainerCliInfo
 from loadpath.core.facts.errors import Symptom
-from loadpath.core.facts.gpu import DriverVersions, GpuState
+from loadpath.core.facts.gpu import DriverVersions, GpuListed, GpuState
 from loadpath.core.facts.kernel import DriverPart, GpuIdentity
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.vocabulary import Certainty
@@ -160,11 +160,19 @@ def _why(
 
 def _gpu_is_there(case: Case, device: str) -> Iterator[str]:
     name = device.partition("=")[2]
-    uuids = {u for u in (*(g.uuid for g in case.all(GpuState)), *(g.uuid for g in case.all(GpuIdentity))) if u}
+    uuids = {
+        u
+        for u in (
+            *(g.uuid for g in case.all(GpuState)),
+            *(g.uuid for g in case.all(GpuListed)),
+            *(g.uuid for g in case.all(GpuIdentity)),
+        )
+        if u
+    }
     uuids |= {u for info in case.all(ContainerCliInfo) for u in info.uuids}
     if name in uuids:
         yield "The GPU itself is there: the driver lists this UUID. Only the CDI name is missing."
-    elif case.has(GpuState):
+    elif case.has(GpuState) or case.has(GpuListed):
         yield "The GPU itself is there: the driver lists it."
 
 

@@ -13,7 +13,7 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.facts.container import ContainerCliInfo, RuntimesKnown
 from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.errors import Symptom
-from loadpath.core.facts.gpu import DriverVersions, GpuState
+from loadpath.core.facts.gpu import DriverVersions, GpuListed, GpuState
 from loadpath.core.report import Check, Finding
 from loadpath.diagnosis.host_limits import symptoms_of
 from loadpath.diagnosis.rule import Rule, finding, row_remedies
@@ -55,7 +55,7 @@ TOOLKIT_ERRORS = (
 def host_driver(case: Case) -> tuple[str | None, list[Fact]]:
     """A sentence that says that the driver works, with the facts that show it; None where nothing shows it."""
     versions = next((v for v in case.all(DriverVersions) if v.driver), None)
-    gpus = case.all(GpuState)
+    gpus: list[GpuState | GpuListed] = [*case.all(GpuState), *case.all(GpuListed)]
     info = case.first(ContainerCliInfo)
     named = next((g.name for g in gpus if g.name), None)
     shown: list[Fact] = [f for f in (versions, *gpus[:1], info) if f is not None]

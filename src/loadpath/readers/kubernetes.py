@@ -40,6 +40,8 @@ _STATES: dict[str, Literal["running", "waiting", "terminated"]] = {
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     return re.compile({
+        "candidate": r"State:|Reason:|Exit Code:|Restart Count:|probe|Limits:|Requests:|(?:Liveness|Readiness|Startup):|"
+        r"Normal|Warning|\s\d+/\d+\s|Runtime Class|/dev/shm from|^\s+[a-z0-9][a-z0-9.-]*:$",
         "state": r"^(?P<last>Last )?State:\s+(?P<state>Running|Waiting|Terminated)$",
         "field": r"^(?P<key>Reason|Exit Code|Restart Count):\s+(?P<value>\S+)$",
         "container": r"^(?P<name>[a-z0-9][a-z0-9.-]*):$",
@@ -65,6 +67,8 @@ def read(capture: Capture) -> Iterator[Fact]:
     state: dict[str, Any] | None = None
     section = ""
     for line in capture.lines:
+        if state is None and not section and not _pattern("candidate").search(line.text):
+            continue
         text = line.text.strip()
         if (
             state is not None
