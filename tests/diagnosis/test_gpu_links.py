@@ -23,7 +23,17 @@ def test_lost_lanes_are_real_at_any_time() -> None:
     report = read_text(LINK.format(speed="2.5", width=4, state="downgraded"))
     root = report.root
     assert root is not None and root.id == "pcie-link-narrow" and root.certainty == "likely"
-    assert "x4 of x16" in root.title and "25%" in root.cause
+    assert "x4" in root.title and "x4 of x16 gives 25%" in root.cause
+
+
+def test_the_status_line_alone_is_enough() -> None:
+    for line in (
+        "LnkSta: Speed 2.5GT/s (downgraded), Width x16 (ok)",
+        "LnkSta: Speed 2.5GT/s, Width x16, TrErr- Train- SlotClk+",
+    ):
+        report = read_text(f"\t\t{line}\n")
+        assert report.verdict.state == "healthy" and "pcie-link-idle" in ids(report)
+    assert read_text("\tLnkSta: Speed 16GT/s (ok), Width x8 (downgraded)\n").root_cause == "pcie-link-narrow"
 
 
 def test_speed_counts_only_under_load_and_against_what_both_ends_can() -> None:

@@ -29,7 +29,9 @@ def judge_pcie(case: Case) -> Iterator[Finding]:
     slow = [link for link in links if _is_slow(link)]
     loaded = [link for link in slow if link.busy]
     resting = [link for link in slow if not link.busy and (link.speed_gts is not None or _asked_for(case, link))]
-    narrow = [link for link in links if link.width and link.max_width and link.width < link.max_width]
+    narrow = [
+        link for link in links if link.width_lowered or (link.width and link.max_width and link.width < link.max_width)
+    ]
     if loaded:
         yield finding("pcie-slow-under-load", loaded, case=case, values=_values(loaded))
     if resting:
@@ -46,6 +48,8 @@ def judge_pcie(case: Case) -> Iterator[Finding]:
 
 
 def _is_slow(link: LinkState) -> bool:
+    if link.speed_lowered or (link.speed_gts and link.max_speed_gts is None and link.speed_gts <= 5):
+        return True  # no NVIDIA board that serves models is limited to 5 GT/s by itself
     best = min(g for g in (link.device_generation, link.host_generation, link.max_generation, 9) if g)
     if link.generation is not None and best != 9:
         return link.generation < best
@@ -68,7 +72,7 @@ def _values(links: list[LinkState]) -> dict[str, object]:
     most = f"{first.max_speed_gts:g} GT/s" if first.max_speed_gts else None
     if most is None and first.max_generation:
         most = f"generation {first.max_generation}"
-    full = first.width and first.width == first.max_width
+    full = first.width and (first.width == first.max_width or first.width_lowered is False)
     return {
         "gpus": labels(links) if first.index is not None else "The card" if not first.bus_id else f"The card at {first.bus_id}",
         "now": now, "most": most, "width": first.width, "most_width": first.max_width,

@@ -131,8 +131,13 @@ def _link(block: list[Line], slot: str | None, name: str | None, capture: Captur
     yield LinkState(
         **at(capture, line), bus_id=slot, name=name, speed_gts=speed, max_speed_gts=most,
         generation=_GENERATIONS.get(speed or 0), max_generation=_GENERATIONS.get(most or 0),
-        width=int(state[4]), max_width=int(can[4]) if can else None,
+        speed_lowered=_lowered(state[3]), width_lowered=_lowered(state[5]), width=int(state[4]), max_width=int(can[4]) if can else None,
     )  # fmt: skip
+
+
+def _lowered(mark: str | None) -> bool | None:
+    """`(downgraded)` and `(ok)` behind a figure; older lspci prints neither."""
+    return None if mark is None else "downgraded" in mark
 
 
 def _speed(text: str) -> float | None:

@@ -125,7 +125,8 @@ class GpuHealth(OfGpu, frozen=True, kw_only=True):
 
 class LinkState(OfGpu, frozen=True, kw_only=True):
     """A PCIe link. `generation`: now; `device_generation`/`host_generation`: what each end can do;
-    `speed_gts`: transfer rate in GT/s as lspci prints it. `idle`: the GPU was seen doing nothing."""
+    `speed_gts`: transfer rate in GT/s as lspci prints it, `speed_lowered`/`width_lowered` its `(downgraded)` and
+    `(ok)`. `busy`: the GPU was at work when this was read."""
 
     generation: int | None = None
     max_generation: int | None = None
@@ -135,6 +136,8 @@ class LinkState(OfGpu, frozen=True, kw_only=True):
     max_width: int | None = None
     speed_gts: float | None = None
     max_speed_gts: float | None = None
+    speed_lowered: bool | None = None
+    width_lowered: bool | None = None
     replays: int | None = None
     busy: bool | None = None
 
