@@ -49,7 +49,8 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"lambda t: t\.cuda", "vocab_parallel_embedding", "Failed to load model",
     )),
     ("serving", (
-        "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_thread_func", "forward_batch_generation",
+        "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_thread_func",
+        "forward_batch_generation",
         "run_batch", r"in generate\b", "process_batch_result", "execute_method", "sample_tokens", r"in infer\b", "stream_infer",
         "output_handler", "Method (?:Prefill|Decode)", "entrypoints/openai/serving",
     )),
@@ -126,7 +127,7 @@ def _traceback(lines: Sequence[Line], i: int) -> list[str]:
         texts.append(line.text)
         if "Traceback (most recent call last)" in line.text:
             break
-    framed = any(re.search(r'File "|^\s*\^+|line \d+, in ', text) for text in texts)
+    framed = any(re.search(r'File "|^\s*\^+|line \d+, in ', text) for text in (lines[i].text, *texts))
     return texts if framed else []
 
 
