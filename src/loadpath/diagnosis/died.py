@@ -26,7 +26,8 @@ SIGKILL = (-9, 137)  # judged by `exits`, which says the same of every program
 def judge(case: Case) -> Iterator[Finding]:
     """The first process that is reported dead without an exception of its own before it."""
     shown: list[Fact] = [s for s in case.all(Symptom) if s.finding == ROW]
-    ended = [p for p in case.all(ProcessEnded) if p.name]
+    # Exit code 1 is Python's own end after an exception, which has a text of its own.
+    ended = [p for p in case.all(ProcessEnded) if p.name and p.exit_code != 1]
     if not shown or not ended or any(p.exit_code in SIGKILL for p in ended):
         return
     first = min(ended, key=lambda p: p.span.first_line)
@@ -65,7 +66,9 @@ def judge(case: Case) -> Iterator[Finding]:
 
 def health(case: Case) -> Iterator[Finding]:
     """/health stopped answering 200: the engine is dead, whatever the reason."""
-    refused = [r for r in case.all(RequestServed) if r.path.rstrip("/") in ("/health", "/ping") and r.status in (500, 503)]
+    refused = [
+        r for r in case.all(RequestServed) if r.path.rstrip("/") in ("/health", "/ping") and r.status in (500, 503)
+    ]
     if not refused or case.engine not in (None, "vllm"):
         return
     status = refused[0].status

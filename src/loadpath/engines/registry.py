@@ -102,7 +102,8 @@ ENGINES: tuple[EngineEntry, ...] = (
          "capturing cuda graphs (", "native fp8 kernels unavailable", "leveraging the marlin kernel", "non_torch_memory takes",
          "avg prompt throughput", "kv cache usage:", "apiserver pid=", "gpu_worker.py", "default_loader.py",
          "total_num_cumulative_preemption", "using max model len", "resolved architecture:", "non-default args:",
-         "specdecoding metrics", "cache_config_info", "mamba page size", "memory profiling takes",
+         "specdecoding metrics", "cache_config_info", "mamba page size", "memory profiling takes", "failed core proc(s)",
+         "failed to load model - not enough gpu",
          "memory profiling results", "llm engine (v", "args: namespace(", "gpu_memory_utilization ("),
     ),
 )  # fmt: skip

@@ -39,7 +39,8 @@ def _failed(seen: Seen) -> Iterator[Fact]:
         return
     if not seen.run.dead:
         seen.run.dead = True
-        yield seen.mark(seen.run.present, "failed")
+        if seen.run.placed:
+            yield seen.mark(seen.run.present, "failed")
     groups = seen.match.groupdict()
     if groups.get("code"):
         code = int(groups["code"])
@@ -73,6 +74,7 @@ PATTERNS = (
     Pattern("Cannot auto-fit max_model_len", r"Cannot auto-fit max_model_len", _refused("kv-pool")),
     Pattern("is less than desired GPU", r"Free memory on device", _refused("context-creation", context=True)),
     Pattern("Error in memory profiling", r"Error in memory profiling", _refused("memory-profiling")),
+    Pattern("Failed to load model - not enough", r"Failed to load model - not enough GPU", _refused("weight-load")),
     Pattern("failed to start", r"(?:WorkerProc|EngineCore|Engine process) failed to start", _failed),
     Pattern("WorkerProc hit an exception", r"WorkerProc hit an exception", _failed),
     Pattern("encountered a fatal error", r"EngineCore encountered a fatal error", _failed),
@@ -81,7 +83,7 @@ PATTERNS = (
         r"ngine core initialization failed(?:.*Failed core proc\(s\): \{'(?P<name>\w+)': (?P<code>-?\d+))?",
         _failed,
     ),
-    Pattern("validation error", r"\d+ validation errors? for \w+Config", _failed),
+    Pattern("validation error", r"\d+ validation errors? for \w+Config", _refused("process-start")),
     Pattern("EngineDeadError", r"EngineDeadError", _failed),
     Pattern("unexpectedly", r"Worker proc (?P<name>\S+) died unexpectedly(?:.*exit code: (?P<code>-?\d+))?", _ended),
     Pattern("unexpectedly", r"Engine core proc (?P<name>\S+) died unexpectedly", _ended),

@@ -35,6 +35,8 @@ class Run:
         """It was told to stop: errors from here on are part of the end."""
         self.ready = False
         self.step: Step = "process-start"
+        self.placed = False
+        """Some line has shown a step: only then is it known where a failure stands."""
         self.graphs: dict[str, int] = {}
         """Graphs to capture, by the bar's name."""
         self.seen: set[tuple[Any, ...]] = set()
@@ -98,6 +100,7 @@ class Seen:
 
     def mark(self, step: Step, event: Any, seconds: float | None = None, what: str = "") -> StepMark:
         self.run.reach(step)
+        self.run.placed = True
         if event == "ended":
             self.run.once("ended", step)
         return StepMark(**self.common, step=step, event=event, seconds=seconds, what=what)
