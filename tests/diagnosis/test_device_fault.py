@@ -149,7 +149,7 @@ def test_bus_error_just_before_a_lost_gpu_points_at_the_slot() -> None:
             "type=Transaction Layer, (Requester ID)\n")  # fmt: skip
     report = read_text(text + xid(79, "GPU has fallen off the bus."))
     assert report.root is not None and report.root.id == "gpu-off-bus"
-    assert "The PCIe port 0000:3a:00 reported" in report.root.cause
+    assert "0000:3a:00 reported an uncorrected (fatal) PCIe error" in report.root.cause
     assert "pcie-uncorrected" in report.root.consequences
 
 

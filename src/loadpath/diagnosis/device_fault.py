@@ -31,6 +31,8 @@ _FOLLOWS = {
     95: "the error not kept to one process", 109: "the context switch that timed out",
     119: "driver calls that its firmware no longer answers", 171: "its place: DRAM", 172: "its place: on-chip SRAM",
 }  # fmt: skip
+# What a PCIe error can explain.
+_BY_BUS = ("gpu-off-bus", "gsp-timeout", "gpu-firmware-halted", "pcie-data-corrupted")
 # The gravest recovery action leads where GPUs ask for different ones.
 _GRAVITY = ("reboot_system", "reboot_node", "recover_imex", "bus_reset", "reset_gpu", "drain_and_reset", "drain_p2p")
 _ACTION_OF = {"reset-gpu": "reset_gpu", "restart-process": "restart_app", "reboot": "reboot_node"}
@@ -57,9 +59,10 @@ def _of_incident(case: Case, incident: Incident) -> Finding:
     remedies = row_remedies(row, values)
     if doing is not None:
         remedies = (Remedy(doing.text.format_map(values), doing.command.format_map(values), doing.effect), *remedies)
+    error = _bus_error(case, incident.finding, incident.lead, incident.gpus)
     return finding(
         row_id,
-        _shown(incident),
+        [*_shown(incident), *([error] if error else [])],
         case=case,
         values=values,
         cause=" ".join(cause),
@@ -188,8 +191,8 @@ def _tail(case: Case, incident: Incident, gpus: list[str]) -> list[str]:
         texts = dict.fromkeys(incident.recovery.values())
         where = f" on {len(incident.recovery)} GPUs" if len(incident.recovery) > 1 else ""
         said.append(f"The driver itself asks for it{where} in Xid 154: {', '.join(texts)}.")
-    if bus := _bus_errors(case, incident.lead):
-        said.append(bus)
+    if error := _bus_error(case, incident.finding, incident.lead, incident.gpus):
+        said.append(_blame(error))
     return said
 
 
@@ -198,19 +201,22 @@ def _meaning(code: int) -> str:
     return table.what.rstrip(".")[:1].lower() + table.what.rstrip(".")[1:] if table else "an unlisted code"
 
 
-def _bus_errors(case: Case, lost: Fact) -> str | None:
-    """PCIe errors close to a GPU's loss: where its cause probably is."""
+def _bus_error(case: Case, row_id: str, lost: Fact, gpus: Sequence[str]) -> AerError | SlotLinkDown | None:
+    """The PCIe error close to a GPU's loss, best one of the GPU itself: where its cause probably is."""
+    if row_id not in _BY_BUS:
+        return None
     reported: list[AerError | SlotLinkDown] = [*case.all(AerError), *case.all(SlotLinkDown)]
     near = [
         e for e in reported
-        if (apart := seconds_between(e.origin, lost.origin)) is None or -5 <= apart <= NEAR_SECONDS
+        if (isinstance(e, SlotLinkDown) or e.severity != "corrected")
+        and ((apart := seconds_between(e.origin, lost.origin)) is None or -5 <= apart <= NEAR_SECONDS)
     ]  # fmt: skip
-    grave = [e for e in near if isinstance(e, SlotLinkDown) or e.severity != "corrected"]
-    if not grave:
-        return None
-    first = grave[0]
-    what = f"{first.severity} PCIe error" if isinstance(first, AerError) else first.what
-    return f"The PCIe port {first.device} reported {what} at that time: look at its slot, riser and cable first."
+    return next((e for e in near if e.device in gpus), near[0] if near else None)
+
+
+def _blame(error: AerError | SlotLinkDown) -> str:
+    what = f"an uncorrected ({error.severity}) PCIe error" if isinstance(error, AerError) else error.what
+    return f"{error.device} reported {what} at that time: look at its slot, riser, cable and power first."
 
 
 def _shown(incident: Incident) -> list[Fact]:
@@ -244,11 +250,12 @@ def judge_lost(case: Case) -> Iterator[Finding]:
     assert doing is not None
     first = Remedy(doing.text.format_map(values), doing.command, doing.effect)
     cause = [s for t in row.cause if (s := fill(t, values)) is not None]
-    if bus := _bus_errors(case, new[0]):
-        cause.append(bus)
+    error = _bus_error(case, row.id, new[0], gpus)
+    if error is not None:
+        cause.append(_blame(error))
     yield finding(
         row.id,
-        lost,
+        [*lost, *([error] if error else [])],
         case=case,
         values=values,
         title=f"GPU {values['gpus']} no longer answers: it is off the PCIe bus or its firmware is dead",

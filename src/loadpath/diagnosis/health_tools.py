@@ -108,7 +108,7 @@ def judge_alerts(case: Case) -> Iterator[Finding]:
 def judge_count(case: Case) -> Iterator[Finding]:
     for found in case.all(GpusFound):
         if found.listed and found.listed < found.count:
-            yield finding("gpu-listing-cut", [found], case=case, values={"count": found.count, "listed": found.listed})
+            yield finding("dcgm-listing-cut", [found], case=case, values={"count": found.count, "listed": found.listed})
 
 
 RULES = (
@@ -119,5 +119,5 @@ RULES = (
     Rule(judge_health, (HealthReport,), ("gpu-unhealthy-reported",)),
     Rule(judge_exporter, (Metric,), ("exporter-last-xid",)),
     Rule(judge_alerts, (Alert,), ("alert-firing",)),
-    Rule(judge_count, (GpusFound,), ("gpu-listing-cut",)),
+    Rule(judge_count, (GpusFound,), ("dcgm-listing-cut",)),
 )  # fmt: skip

@@ -18,8 +18,12 @@ from loadpath.core.text import Capture
 
 
 @cache
-def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
     return (
+        re.compile(
+            r"(?P<severity>Correct(?:ed|able)|Uncorrect(?:ed|able))(?: ?\((?P<how>[^)\n]*)\))? error(?: message)? received"
+            rf"(?: from|:) (?P<device>{ADDRESS})"
+        ),
         re.compile(
             rf"(?P<device>{ADDRESS})[^\n]*?severity=(?P<severity>Corrected|Uncorrect(?:ed|able))"
             r"(?: ?\((?P<how>[^)\n]*))?(?:\)?, type=(?P<layer>[\w ]+))?"
@@ -32,12 +36,14 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def read(capture: Capture) -> Iterator[Fact]:
-    bus, slot = _patterns()
+    received, bus, slot = _patterns()
     for line in capture.lines:
-        if line.prose or not any(word in line.text for word in ("severity=", "Slot(", "DPC: containment")):
+        if line.prose or not any(word in line.text for word in ("severity=", "received", "Slot(", "DPC: containment")):
             continue
         common = at(capture, line)
-        if found := bus.search(line.text):
+        if found := received.search(line.text):
+            yield AerError(**common, device=pci_address(found["device"]), severity=_severity(found))
+        elif found := bus.search(line.text):
             layer = (found["layer"] or "").strip()
             yield AerError(**common, device=pci_address(found["device"]), severity=_severity(found), layer=layer)
         elif (found := slot.search(line.text)) and "ignored" not in line.text:
@@ -45,6 +51,6 @@ def read(capture: Capture) -> Iterator[Fact]:
 
 
 def _severity(found: re.Match[str]) -> Literal["corrected", "nonfatal", "fatal"]:
-    if found["severity"] == "Corrected":
+    if found["severity"].startswith("Correct"):
         return "corrected"
     return "nonfatal" if (found["how"] or "").lower().startswith("non") else "fatal"

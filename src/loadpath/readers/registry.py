@@ -49,7 +49,7 @@ READERS: tuple[ReaderEntry, ...] = (
         "export ", "--model", "--gpu", "--tensor", "--tp", "--max", "--mem", "--ctx", "--n-gpu",
     ), "anywhere"),
     ReaderEntry("kubernetes", "kubernetes", (
-        "probe", "State:", "Exit Code:", "OOMKilled", "Liveness:", "Startup:", "Readiness:", "Limits:", "Requests:", "Runtime Class",
+        "probe", "State:", "Exit Code:", "OOMKilled", "Liveness:", "Startup:", "Readiness:", "Limits:", "Requests:", "Allocatable:", "Runtime Class",
         "READY", "CrashLoopBackOff", "Running", "/dev/shm from", "Normal ", "Warning ",
     ), "anywhere"),
     ReaderEntry("nccl-start", "nccl_start", ("NCCL", "nccl=="), "anywhere"),
@@ -71,7 +71,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("kernel-log", "kernel_log", ("NVRM:", "nvidia-", "oom", "kernel", "PCIe", "segfault")),
     ReaderEntry("xid", "xid", ("Xid", "NVRM: GPU at"), "anywhere"),
     ReaderEntry("gpu-lost", "gpu_lost", ("off the bus", "RmInitAdapter", "is lost", "device handle"), "anywhere"),
-    ReaderEntry("pcie-errors", "pcie_errors", ("Bus Error: severity", "Slot(", "DPC:"), "anywhere"),
+    ReaderEntry("pcie-errors", "pcie_errors", ("Bus Error: severity", "AER:", "Slot(", "DPC:"), "anywhere"),
     ReaderEntry("oom-killer", "oom_killer", (
         "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
     ), "anywhere"),
@@ -104,7 +104,7 @@ READERS: tuple[ReaderEntry, ...] = (
         "driver", "cuda", "nvcc", "torch", "==", "libc", "sm_", "nvidia", "capability", "archs", "triton", "flash",
     ), "anywhere"),
     ReaderEntry("nvidia-smi", "nvidia_smi_table", (
-        "nvidia-smi", "gpu  name", "+--", "processes:", ":00.0", ".0 off", ".0 on", ".0  on", ".0 n/a", "(nvgpu)", "gpu name",
+        "nvidia-smi", "gpu  name", "+--", "processes:", ":00.0", ".0 off", ".0 on", ".0  on", ".0 n/a", "(nvgpu)", "gpu name", "mib /", "mib |",
     )),
     ReaderEntry("nvidia-smi-q", "nvidia_smi_query", (
         "nvsmi log", "driver version  ", "attached gpus", "timestamp  ", "gpu 0", "gpu 1", "kmd version", "remapped rows", "retired pages",
