@@ -16,13 +16,13 @@ from loadpath.core.text import Capture
 SHARDS = (
     r"(Loading \S+ checkpoint shards|Multi-thread loading shards|Prefetching checkpoint files"
     r"|Loading [^:|]{0,40}shards)"
-    r":\s*(\d+)%.*?(?<!\d)(\d+)/(\d+)\b\)?(?:\s*\[([\d:]+)<([\d:?]+))?"
+    r":\s*(\d+)%.*?(?<!\d)(\d{1,9})/(\d{1,9})\b\)?(?:\s*\[([\d:]{1,12})<([\d:?]{1,12}))?"
 )
 _SHARDS = re.compile(SHARDS)
 # `model-00001-of-00004.safetensors:  12%|█▏  | 591M/4.98G [01:40<12:20, 5.92MB/s]`
 _DOWNLOAD = re.compile(
-    r"(\S+\.(?:safetensors|bin|gguf|pt))[^:%|]*:\s+\d+%\|[^|]*\|\s*([\d.]+[kMGT]?)/([\d.]+[kMGT]?)"
-    r" \[([\d:]+)<([\d:?]+),\s*[\d.]+[kMGT]?B/s"
+    r"(\S+\.(?:safetensors|bin|gguf|pt))[^:%|]*:\s+\d+%\|[^|]*\|\s*(\d{1,6}(?:\.\d+)?[kMGT]?)/(\d{1,6}(?:\.\d+)?[kMGT]?)"
+    r" \[([\d:]{1,12})<([\d:?]{1,12}),\s*[\d.]+[kMGT]?B/s"
 )
 _SCALE = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 

@@ -80,13 +80,17 @@ PATTERNS = (
     Pattern("encountered a fatal error", r"EngineCore encountered a fatal error", _failed),
     Pattern(
         "ngine core initialization failed",
-        r"ngine core initialization failed(?:.*Failed core proc\(s\): \{'(?P<name>\w+)': (?P<code>-?\d+))?",
+        r"ngine core initialization failed(?:.*Failed core proc\(s\): \{'(?P<name>\w+)': (?P<code>-?\d{1,5})\b)?",
         _failed,
     ),
     Pattern("validation error", r"\d+ validation errors? for \w+Config", _refused("process-start")),
     Pattern("EngineDeadError", r"EngineDeadError", _failed),
-    Pattern("unexpectedly", r"Worker proc (?P<name>\S+) died unexpectedly(?:.*exit code: (?P<code>-?\d+))?", _ended),
+    Pattern(
+        "unexpectedly", r"Worker proc (?P<name>\S+) died unexpectedly(?:.*exit code: (?P<code>-?\d{1,5})\b)?", _ended
+    ),
     Pattern("unexpectedly", r"Engine core proc (?P<name>\S+) died unexpectedly", _ended),
     Pattern("exited unexpectedly", r"MPClient: (?P<name>engine core) exited unexpectedly", _ended),
-    Pattern(" died, exit code", r"Worker (?P<name>\S+) pid (?P<pid>\d+) died, exit code: (?P<code>-?\d+)", _ended),
+    Pattern(
+        " died, exit code", r"Worker (?P<name>\S+) pid (?P<pid>\d{1,9}) died, exit code: (?P<code>-?\d{1,5})\b", _ended
+    ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Advice, Concurrency, GraphsCaptured, KvPool, MemoryBreakdown, Progress
 from loadpath.core.units import gib
-from loadpath.engines.vllm.pattern import Pattern, Seen
+from loadpath.engines.vllm.pattern import Pattern, Seen, figure
 from loadpath.readers.load_bars import clock
 
 # From this release the printed token figure is concurrency × context, no longer blocks × block size.
@@ -30,7 +30,8 @@ _ADVICE = {
 
 def _sizes(text: str, patterns: dict[str, str]) -> dict[str, Any]:
     found = ((name, re.search(pattern, text)) for name, pattern in patterns.items())
-    return {name: gib(float(match[1])) for name, match in found if match}
+    figures = ((name, figure(match[1])) for name, match in found if match)
+    return {name: gib(value) for name, value in figures if value is not None}
 
 
 def _profile_took(seen: Seen) -> Iterator[Fact]:
@@ -60,7 +61,7 @@ def _one_line(seen: Seen) -> Iterator[Fact]:
         "kv_bytes": r"kv_cache_size=(-?[\d.]+)",
     })  # fmt: skip
     share = re.search(r"gpu_memory_utilization=([\d.]+)", text)
-    utilisation = float(share[1]) if share else None
+    utilisation = figure(share[1]) if share else None
     if utilisation and "total_bytes" in sizes:
         sizes["budget_bytes"] = round(sizes["total_bytes"] * utilisation)
     yield MemoryBreakdown(**seen.common, **sizes, utilisation=utilisation, rank=seen.rank)
@@ -99,7 +100,7 @@ def _advice(seen: Seen) -> Iterator[Fact]:
     text = seen.message
     share = re.search(r"utilization is \(([\d.]+),", text)
     yield MemoryBreakdown(
-        **seen.common, **_sizes(text, _ADVICE), utilisation=float(share[1]) if share else None, rank=seen.rank
+        **seen.common, **_sizes(text, _ADVICE), utilisation=figure(share[1]) if share else None, rank=seen.rank
     )
     if best := re.search(r"--kv-cache-memory=(\d+) \([\d.]+ GiB\) to fully utilize", text):
         yield Advice(**seen.common, setting="kv-cache-memory-bytes", direction="set", value=best[1])

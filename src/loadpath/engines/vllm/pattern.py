@@ -17,7 +17,8 @@ from loadpath.core.vocabulary import STEPS, Step
 
 # A message may run on in the lines after it (wrapped terminals, multi-line records).
 LINES_OF_A_MESSAGE = 4
-_RANK = re.compile(r"\b(?:TP|rank=)(\d+)|\bVllmWorker-(\d+)\b")
+LONGEST_NUMBER, LARGEST_NUMBER = 19, 1e18  # what is longer is no figure of a log
+_RANK = re.compile(r"\b(?:TP|rank=)(\d{1,6})\b|\bVllmWorker-(\d{1,6})\b")
 
 
 class Run:
@@ -86,12 +87,11 @@ class Seen:
         return self.match[name]
 
     def count(self, name: str | int) -> int | None:
-        value = self.match[name]
-        return int(value.replace(",", "")) if value else None
+        value = (self.match[name] or "").replace(",", "")
+        return int(value) if value.isdecimal() and len(value) < LONGEST_NUMBER else None
 
     def number(self, name: str | int) -> float | None:
-        value = self.match[name]
-        return float(value.replace(",", "")) if value else None
+        return figure(self.match[name])
 
     def size(self, name: str | int) -> int | None:
         """Bytes of a group in GiB (also where vLLM before 0.8.4 printed "GB": it divided by 2^30)."""
@@ -117,6 +117,15 @@ class Pattern(msgspec.Struct, frozen=True):
 @cache
 def compiled(regex: str) -> re.Pattern[str]:
     return re.compile(regex)
+
+
+def figure(text: str | None) -> float | None:
+    """A printed number; None where it is none (a full stop that ended the sentence does no harm)."""
+    try:
+        value = float((text or "").replace(",", "").rstrip("."))
+    except ValueError:
+        return None
+    return value if abs(value) < LARGEST_NUMBER else None
 
 
 def rank_of(line: Line) -> int | None:

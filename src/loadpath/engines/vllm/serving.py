@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Progress, RequestServed, ServerListening, ServerReady, ServingStats
-from loadpath.engines.vllm.pattern import Pattern, Seen
+from loadpath.engines.vllm.pattern import Pattern, Seen, figure
 
 # Requests that no client of the model sent.
 PROBES = ("/health", "/ping", "/metrics", "/load", "/version", "/v1/models", "/is_sleeping", "/sleep", "/wake_up")
@@ -55,12 +55,13 @@ def _received(seen: Seen) -> Iterator[Fact]:
 
 def _share(pattern: str, text: str) -> float | None:
     match = re.search(pattern, text)
-    return float(match[1]) / 100 if match else None
+    value = figure(match[1]) if match else None
+    return value / 100 if value is not None else None
 
 
 def _stats(seen: Seen) -> Iterator[Fact]:
     rest = seen.match[5]
-    preemptions = re.search(r"Preemptions: (\d+)", rest)
+    preemptions = re.search(r"Preemptions: (\d{1,12})\b", rest)
     fact = ServingStats(
         **seen.common,
         prompt_tps=seen.number(1), generation_tps=seen.number(2), running=seen.count(3), waiting=seen.count(4),

@@ -60,7 +60,7 @@ def settings(seen: Seen, dump: str, basis: Literal["dump", "derived"] = "dump") 
             yield ModelNamed(**seen.common, name=value)
         if flag == "enforce-eager" and value == "True":
             seen.run.eager = True
-        if flag == "block-size" and value.isdigit():
+        if flag == "block-size" and value.isdecimal() and len(value) < 7:
             seen.run.block_tokens = int(value)
         yield Setting(**seen.common, name=flag, value=value, basis=basis, engine="vllm")
 

@@ -61,7 +61,7 @@ def _assigned(seen: Seen) -> Iterator[Fact]:
     parts: dict[str, Any] = {
         field: int(match[1])
         for name, field in RANK_PARTS.items()
-        if (match := re.search(rf"\b{name} rank (\d+)", seen.match[0]))
+        if (match := re.search(rf"\b{name} rank (\d{{1,6}})\b", seen.match[0]))
     }
     yield RankAssigned(**seen.common, rank=seen.count(1) or 0, world_size=seen.count(2) or 1, **parts)
     yield seen.mark("device-enumeration", "ended")
