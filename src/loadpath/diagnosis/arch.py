@@ -135,14 +135,20 @@ def other_generation(case: Case) -> Iterator[Finding]:
         if not symptoms or (row_id == "triton-cannot-compile-for-gpu" and shown(case, "ptxas-too-old")):
             continue
         values = groups(symptoms)
-        if have := values.get("have"):
+        have, need = values.get("have"), values.get("need", "")
+        if have and values.get("way") == "too new":
+            values["what"] = (
+                f"It is made for cards up to compute capability {_dotted(need)}; this card has {_dotted(have)}."
+            )
+        elif have and need[:1].isdigit():
             values["what"] = f"It needs compute capability {_dotted(values['need'])}; this card has {_dotted(have)}."
-        elif row_id == "kernel-needs-other-arch" and (need := values.get("need")):
+        elif row_id == "kernel-needs-other-arch" and need:
             values["what"] = f"The kernel names `{need.rstrip('.')}` as the hardware it is made for or does not run on."
         yield finding(row_id, symptoms, case=case, values=stack_of(case).values() | values)
 
 
 def _dotted(capability: str) -> str:
+    capability = capability.replace(", ", ".")
     return capability if "." in capability else f"{capability[:-1]}.{capability[-1]}"
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
-from loadpath.core.facts.errors import Symptom
+from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Boundary
 from loadpath.diagnosis.rule import Rule, finding
@@ -24,6 +24,8 @@ _PLAIN = (
     "dtype-not-for-quantisation",
     "remote-code-needed",
     "combination-not-supported",
+    "device-map-in-training",
+    "quantised-model-on-cpu-parts",
     "batched-tokens-below-context",
     "context-over-model",
     "quantisation-unknown",
@@ -60,6 +62,7 @@ def heads(case: Case) -> Iterator[Finding]:
     if not symptoms:
         return
     values = groups(symptoms)
+    title = None
     count, asked = int(values.get("h", 0)), int(values.get("t", 0))
     if count and asked:
         sizes = divisors(count)
@@ -71,8 +74,8 @@ def heads(case: Case) -> Iterator[Finding]:
             f"{engines.flag(case.engine, 'tensor-parallel', 1) or '--tensor-parallel-size 1'} {pipeline}"
         )
     else:
-        values |= {"h": "The", "t": "this size"}
-    yield finding("heads-not-divisible", symptoms, case=case, values=values)
+        title = "The model's attention heads cannot be divided evenly by the tensor-parallel size"
+    yield finding("heads-not-divisible", symptoms, case=case, values=values, title=title)
 
 
 def sizes(case: Case) -> Iterator[Finding]:
@@ -137,10 +140,12 @@ def _tensor_parallel(case: Case) -> int | None:
 
 def architecture(case: Case) -> Iterator[Finding]:
     """A class that the engine does not have: too new for it, of another kind, or only its import failed."""
-    symptoms = unclaimed(case, "model-class-unknown")
+    symptoms: list[Symptom | PythonException] = [*unclaimed(case, "model-class-unknown")]
+    values = groups(unclaimed(case, "model-class-unknown"))
+    if not symptoms and (unknown := _unknown_type(case)):
+        symptoms, values = [unknown], {"type": unknown.message.strip("'\"")}
     if not symptoms or shown(case, "model-inspection-failed"):
         return
-    values = groups(symptoms)
     boundary: Boundary = "model-config"
     name = values.get("arch") or values.get("gguf") or values.get("type") or "of this file"
     values["arch"] = f"`{name}`" if name != "of this file" else name
@@ -162,6 +167,22 @@ def architecture(case: Case) -> Iterator[Finding]:
     yield finding("model-class-unknown", symptoms, case=case, values=values, boundary=boundary,
                   title=f"This build does not know the model's architecture {values['arch']}",
                   cause=_words(values))  # fmt: skip
+
+
+_FAMILIES = re.compile(
+    r"'(?:qwen|llama|gemma|mistral|mixtral|phi|deepseek|glm|granite|olmo|intern|minicpm|falcon|gpt_oss|kimi|ernie|exaone"
+    r"|nemotron|bailing|hunyuan|seed_oss|step|mimo|dots|cohere|smollm|minimax|jamba|aya|arctic)[a-z0-9_]*'"
+)
+
+
+def _unknown_type(case: Case) -> PythonException | None:
+    """transformers looks a model type up in its table: an old release fails with nothing but KeyError and the type."""
+    for error in case.all(PythonException):
+        word = error.exception == "KeyError" and re.fullmatch(r"'[a-z][a-z0-9_]+'", error.message)
+        looked_up = any("configuration_auto" in file for file, _, _ in error.frames)
+        if word and (looked_up or _FAMILIES.fullmatch(error.message)):
+            return error
+    return None
 
 
 def _words(values: dict[str, str]) -> str:
@@ -257,6 +278,6 @@ RULES = (
     Rule(heads, (Symptom,), ("heads-not-divisible",)),
     Rule(sizes, (Symptom,), ("size-not-divisible",)),
     Rule(shards, (Symptom,), ("quantised-shard-not-aligned",)),
-    Rule(architecture, (Symptom,), ("model-class-unknown",)),
+    Rule(architecture, (), ("model-class-unknown",), (Symptom, PythonException)),
     Rule(plain, (Symptom,), _PLAIN),
 )
