@@ -79,7 +79,8 @@ def _pieces(number: int, line: str) -> Iterator[Piece]:
     whole = line.rstrip("\r")
     for raw in shown(line):
         width = len(whole) if whole.startswith(raw) else len(raw)
-        yield Piece(number, unescaped(raw), width)
+        plain = unescaped(raw)
+        yield Piece(number, plain, width - len(raw) + len(plain))
 
 
 def _dedented(pieces: list[Piece]) -> list[Piece]:

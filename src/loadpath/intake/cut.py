@@ -87,7 +87,7 @@ def _kinds(rest: list[Line], shapes: Sequence[LogShape]) -> list[str]:
     One engine's log may name another (a path, an import): the kind changes only where the other engine starts,
     speaks twice in a row, or is the one that speaks more.
     """
-    votes = [(i, kind) for i, line in enumerate(rest) if (kind := _vote(line.raw.lower(), shapes))]
+    votes = [(i, kind) for i, line in enumerate(rest) if (kind := _vote(_words(line), shapes))]
     if not votes:
         return ["log"] * len(rest)
     total = Counter(kind for _, kind in votes)
@@ -103,6 +103,15 @@ def _kinds(rest: list[Line], shapes: Sequence[LogShape]) -> list[str]:
             kinds += [current] * (i - len(kinds))
             current = kind
     return kinds + [current] * (len(rest) - len(kinds))
+
+
+def _words(line: Line) -> str:
+    """The line as pasted, prefixes of the engine's processes included, but not the names that somebody gave things."""
+    low = line.raw.lower()
+    for name in (line.origin.container, line.origin.pod):
+        if name:
+            low = low.replace(name.lower(), "")
+    return low
 
 
 def _vote(low: str, shapes: Sequence[LogShape]) -> str:

@@ -7,7 +7,7 @@ import re
 # CSI, OSC and the two-byte escapes; also as `cat -v`, rsyslog, JSON and Python show the ESC byte.
 _ESCAPE = r"(?:\x1b|\u241b|\^\[|\\x1b|\\u001[bB]|\\033|\\e|#033)"
 _CODES = re.compile(
-    rf"{_ESCAPE}\[[0-?]*[ -/]*[@-~]|{_ESCAPE}\][^\x07\x1b\n]{0, 512}?(?:\x07|{_ESCAPE}\\)"
+    rf"{_ESCAPE}\[[0-?]*[ -/]*[@-~]|{_ESCAPE}\][^\x07\x1b\n]{{0,512}}?(?:\x07|{_ESCAPE}\\)"
     r"|\x9b[0-?]*[ -/]*[@-~]|\x1b[()*+][0-9A-Za-z]|\x1b[@-Z\\^_a-z=>78]"
 )
 # A browser or an issue form drops the ESC byte and leaves the rest of a colour code.

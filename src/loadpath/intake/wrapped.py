@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import msgspec
 
-from loadpath.core.text import Line
+from loadpath.core.text import NO_ORIGIN, Line
 
 NARROWEST = 60  # columns of a terminal
 SAME_WIDTH = 3  # so many lines of exactly the greatest width show a terminal's edge
@@ -78,10 +78,7 @@ def _bare(part: Line, first: Line) -> str:
 
 def _plain(line: Line) -> bool:
     """Does the line carry no prefix at all?"""
-    return not line.origin.__struct_fields__ or line.origin == _NOTHING
-
-
-_NOTHING = msgspec.structs.replace(Line(0, "", "")).origin
+    return line.origin == NO_ORIGIN
 
 
 def _class(line: Line) -> int:
@@ -118,7 +115,7 @@ def _edges(lines: Sequence[Line], widths: Sequence[int]) -> dict[int, int]:
 
 
 def _record(line: Line) -> bool:
-    return line.origin.level is not None or line.origin.pid is not None
+    return not _plain(line)
 
 
 def _continues(line: Line) -> bool:

@@ -30,7 +30,7 @@ _TRT_LEVEL = re.compile(r"(?:\[RANK (\d+)\] )?\[TRT-LLM\] (?:\[RANK (\d+)\] )?\[
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL|DEBUG): {2,}")
 _SLOG = re.compile(rf"time={STAMP} level=(\w+)(?: source=(\S+))?")
 _SLOG_LEVEL = re.compile(r"level=(INFO|WARN|ERROR|DEBUG|TRACE)\b")
-_TORCH = re.compile(r"\[([IWEFC])(?:\d{4} [\d:.]+)? ?(\w+\.(?:cpp|cc|h):\d+)\]")
+_TORCH = re.compile(r"\[([IWEFC])(?:\d{3,4} [\d:.]+)? ?(\w+\.(?:cpp|cc|h):\d+)\]")
 _NCCL = re.compile(r"([\w.-]+):(\d+):\d+ (?:\[\d+\] )?NCCL ")
 
 
