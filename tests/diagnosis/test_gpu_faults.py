@@ -56,7 +56,7 @@ def test_corrupted_inforom_is_found_under_a_healthy_table() -> None:
         ("    ECC Errors\n        Volatile\n            DRAM Uncorrectable : 4\n", "gpu-uncorrected-errors", "reset-gpu", "degraded"),
         ("    Retired Pages\n        Double Bit ECC : 3\n        Pending Page Blacklist : Yes\n", "gpu-retirement-pending", "reset-gpu",
          "degraded"),
-        ("    Fabric\n        State : In Progress\n        Status : N/A\n", "gpu-fabric-not-ready", "drain", "failed"),
+        ("    Fabric\n        State : In Progress\n        Status : N/A\n", "fabric-state-incomplete", "change-settings", "failed"),
     ],
 )  # fmt: skip
 def test_what_q_prints_of_the_board(lines: str, id: str, action: str, state: str) -> None:

@@ -128,7 +128,10 @@ def _busy(case: Case, own: list[Load]) -> Finding:
     memory = fmean(own[0].memory) if own[0].memory else None
     bound = None
     if memory is not None and memory >= 50:
-        bound = "The memory was being read or written most of the time, as decoding does: it is bound by memory bandwidth, and power below the limit is normal then."
+        bound = (
+            "The memory was being read or written most of the time, as decoding does: it is bound by memory bandwidth, "
+            "and power below the limit is normal then."
+        )
     elif memory is not None and own[0].share is not None and own[0].share >= 0.6:
         bound = (
             "High power with little memory activity is the sign of compute-bound work (prefill, large matrix products)."

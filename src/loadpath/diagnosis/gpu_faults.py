@@ -97,6 +97,14 @@ def judge_health(case: Case) -> Iterator[Finding]:
         yield finding(row_id, own, case=case, values=values, operator_action=_operator_action(row_id, first))
 
 
+def judge_error_counts(case: Case) -> Iterator[Finding]:
+    """The ECC cell of the table: uncorrected errors since the driver was loaded."""
+    own = [s.state for s in gpus_now(case) if s.state.uncorrected_errors]
+    if own and not any(h.uncorrected_volatile for h in case.all(GpuHealth)):
+        values = {"gpus": labels(own), "errors": own[0].uncorrected_errors, "index": own[0].index or 0}
+        yield finding("gpu-uncorrected-errors", own, case=case, values=values)
+
+
 def _bad_healths(healths: Sequence[GpuHealth]) -> dict[str, list[GpuHealth]]:
     tests: dict[str, Callable[[GpuHealth], object]] = {
         "gpu-remap-failed": lambda h: h.remap_failed,
@@ -109,7 +117,7 @@ def _bad_healths(healths: Sequence[GpuHealth]) -> dict[str, list[GpuHealth]]:
         "gpu-repair-pending": lambda h: h.repair_pending,
         "gpu-no-spare-rows": lambda h: bool(h.banks_without_spare) and not h.remap_failed,
         "gpu-uncorrected-errors": lambda h: bool(h.uncorrected_volatile),
-        "gpu-fabric-not-ready": _fabric_down,
+        "fabric-state-incomplete": _fabric_down,
         "gpu-fabric-unhealthy": lambda h: (h.fabric_health or "Healthy").lower() not in ("healthy", "n/a"),
     }
     return {row_id: own for row_id, test in tests.items() if (own := [h for h in healths if test(h)])}
@@ -125,9 +133,11 @@ def _fabric_down(health: GpuHealth) -> bool:
 def _operator_action(row_id: str, health: GpuHealth) -> OperatorAction:
     """The driver's own word overrides the table."""
     if row_id != "gpu-recovery-action":
-        return {"gpu-remap-failed": "service", "gpu-sram-threshold": "service", "gpu-fabric-not-ready": "drain"}.get(
-            row_id, "reset-gpu"
-        )  # type: ignore[return-value]
+        return {
+            "gpu-remap-failed": "service",
+            "gpu-sram-threshold": "service",
+            "fabric-state-incomplete": "change-settings",
+        }.get(row_id, "reset-gpu")  # type: ignore[return-value]
     word = (health.recovery_action or "").lower()
     if "reboot" in word:
         return "reboot"
@@ -179,9 +189,10 @@ RULES = (
         (GpuHealth,),
         (
             "gpu-remap-failed", "gpu-sram-threshold", "gpu-recovery-action", "gpu-remap-pending", "gpu-retirement-pending",
-            "gpu-repair-pending", "gpu-no-spare-rows", "gpu-uncorrected-errors", "gpu-fabric-not-ready", "gpu-fabric-unhealthy",
+            "gpu-repair-pending", "gpu-no-spare-rows", "gpu-uncorrected-errors", "fabric-state-incomplete", "gpu-fabric-unhealthy",
         ),
     ),
+    Rule(judge_error_counts, (GpuState,), ("gpu-uncorrected-errors",)),
     Rule(judge_inforom, (InforomCorrupted,), ("gpu-inforom-corrupted",), uses=(GpuState,)),
     Rule(judge_uninitialised, (BoardInformation,), ("gpu-not-initialised",)),
     Rule(judge_count, (SmiSnapshot,), ("gpu-listing-cut", "gpu-one-of-eight-missing", "gpu-index-not-from-zero")),

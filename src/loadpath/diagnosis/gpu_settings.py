@@ -47,6 +47,8 @@ def judge_versions(case: Case) -> Iterator[Finding]:
     for versions in case.all(DriverVersions):
         if versions.view != "table":
             continue
+        if versions.cuda_missing and versions.driver:
+            yield finding("cuda-library-not-in-sight", [versions], case=case, values={"driver": versions.driver})
         if versions.tool and versions.driver and versions.tool != versions.driver:
             yield finding(
                 "smi-tool-differs-from-driver",
@@ -115,7 +117,11 @@ RULES = (
             "gpu-unknown-to-driver",
         ),
     ),
-    Rule(judge_versions, (DriverVersions,), ("smi-tool-differs-from-driver", "cuda-compat-in-sight")),
+    Rule(
+        judge_versions,
+        (DriverVersions,),
+        ("smi-tool-differs-from-driver", "cuda-compat-in-sight", "cuda-library-not-in-sight"),
+    ),
     Rule(judge_list, (GpuListed,), ("gpu-listed",), uses=(MigInstance,)),
     Rule(judge_version_alone, (DriverVersions,), ("driver-version-seen",)),
     Rule(judge_last_branch, (GpuState, DriverVersions), ("gpu-last-driver-branch",)),

@@ -148,6 +148,8 @@ def _held(case: Case, own: list[Seen]) -> Finding:
         f"{f' and {power}' if power else ''}: {meaning}"
     )
     cause = f"{owners(processes)}. " if processes else f"{_no_owner(own)} "
+    if any("not found" in (p.name or "").lower() for p in processes):
+        cause += "[Not Found] as a name: the pid belongs to another PID namespace, or the process has just ended. "
     if waiting:
         cause += (
             "An inference server takes its share of the memory once, at the start (weights, then the KV pool, graphs), and keeps it "
@@ -181,7 +183,8 @@ def _unseen(case: Case, own: list[Seen]) -> Finding:
     cause = (
         f"{mebibytes(used)} MiB are taken while the process list is empty. nvidia-smi cannot show processes of another PID namespace: "
         "seen from inside a container (or for another container's server) this is the normal sight of a loaded, waiting engine. "
-        "It is a leftover only if the host finds no process with the device open; memory of a process that is really gone is freed by the driver."
+        "It is a leftover only if the host finds no process with the device open; memory of a process that is really gone is "
+        "freed by the driver."
     )
     if odd := _more_than_peers(gpus):
         cause += f" {odd}"
@@ -213,7 +216,6 @@ def _free(case: Case, own: list[Seen]) -> Finding:
     sure = all(s.listed in ("none-found", "empty", "rows") for s in own)
     values = {
         "gpus": _on(own), "memory": memory_words(gpus), "ceiling": _ceiling(case).strip(),
-        
     }  # fmt: skip
     title = f"{_on(own)} {_verb(own, 'is', 'are')} free: {memory_words(gpus)}{', no process' if sure else ' in use'}"
     return finding("gpu-free", gpus, case=case, title=title, values=values, figures=_figures(own))
@@ -261,7 +263,8 @@ def _mig(case: Case, own: list[Seen]) -> Finding:
     sizes = spread([m.total_bytes / MIB for m in by_instance.values() if m.total_bytes])
     cause = (
         f"Each instance is a GPU of its own ({sizes} MiB): memory is free per instance, never as one piece, and a process sees one "
-        "instance only, so tensor parallel over slices is no way out. GPU-Util is N/A by design with MIG on; power and clocks still show work. "
+        "instance only, so tensor parallel over slices is no way out. GPU-Util is N/A by design with MIG on; power and clocks "
+        "still show work. "
     )
     if used:
         cause += "In use: " + ", ".join(

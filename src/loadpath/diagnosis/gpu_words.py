@@ -225,6 +225,8 @@ def size_of(process: GpuProcess) -> str:
 def name_of(process: GpuProcess) -> str:
     """The program without its path: `gpu_burn`, `VLLM::Worker_TP0`."""
     name = (process.name or "a process without a name").strip()
+    if name.strip("[]").lower() in ("not found", "unknown error", "insufficient permissions"):
+        return "a process that cannot be named from here"
     return name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name
 
 

@@ -19,6 +19,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.gpu import (
     DriverVersions,
@@ -44,7 +46,7 @@ def _patterns() -> dict[str, re.Pattern[str]]:
         name: re.compile(text)
         for name, text in {
             "versions": r"NVIDIA-SMI\s+(?P<tool>\S+)\s+(?:Driver|KMD) Version:\s*(?P<driver>[\w./]+)"
-            r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>[\w./]+))?",
+            r"(?:\s+CUDA(?: UMD)? Version:\s*(?P<cuda>[\w./!]+))?",
             "heading": r"GPU\s+Name\s.*(?:Bus-Id|Persistence-M|Driver-Model|TCC/WDDM)",
             "identity": rf"^(?P<index>\d+)\s+(?P<name>\S.*?)\s+(?P<persistence>{state}|WDDM|TCC|MCDM)$",
             "bus": rf"^(?P<bus>[0-9A-Fa-f]{{4,8}}:[0-9A-Fa-f]{{2}}:[0-9A-Fa-f]{{2}}\.[0-7]|N/A|ERR!)\s*(?P<display>{state})?$",
@@ -106,11 +108,19 @@ def _begins(lines: Sequence[Line], i: int) -> bool:
         return bool(_found("versions", below) or _found("heading", below) or re.match(r"\|\s*Processes:", below))
     if not text.startswith("|"):
         return False
-    return _identity(_cells(text)) is not None or re.match(r"\|\s*Processes:", text) is not None
+    cells = _cells(text)
+    return bool(
+        _identity(cells) or _is_process(cells) or re.match(r"\|\s*Processes:", text)
+        or ("MiB" in text and any(_found("sensors", cell) for cell in cells))
+    )  # fmt: skip
 
 
 def _in_table(text: str) -> bool:
-    return text.startswith(("|", "+-", "+=")) or re.fullmatch(r"[-=]+[+|]", text) is not None or bool(_found("versions", text))
+    return (
+        text.startswith(("|", "+-", "+="))
+        or re.fullmatch(r"[-=]+[+|]", text) is not None
+        or bool(_found("versions", text))
+    )
 
 
 def _wraps(before: str, text: str) -> bool:
@@ -131,6 +141,10 @@ def _identity(cells: list[str]) -> tuple[re.Match[str], re.Match[str]] | None:
         return None
     name, bus = _found("identity", cells[0]), _found("bus", cells[1])
     return (name, bus) if name and bus else None
+
+
+def _is_process(cells: list[str]) -> bool:
+    return _found("process", " ".join(cells).strip()) is not None
 
 
 def read(capture: Capture) -> Iterator[Fact]:
@@ -182,23 +196,32 @@ class _Table:
             {"gpus": self.gpu_row, "mig": self.mig_row, "processes": self.process_row}[self.box](first, last, text)
 
     def versions(self, line: Line, hit: re.Match[str]) -> None:
-        given = {name: None if value in (None, "N/A") else value for name, value in hit.groupdict().items()}
+        given = {name: None if value in (None, "N/A", "ERR!") else value for name, value in hit.groupdict().items()}
         self.made.append(
             DriverVersions(
-                **at(self.capture, line), view="table", driver=given["driver"], tool=given["tool"], cuda=given["cuda"]
+                **at(self.capture, line), view="table", driver=given["driver"], tool=given["tool"], cuda=given["cuda"],
+                cuda_missing=hit["cuda"] in ("N/A", "ERR!"),
             )
-        )
+        )  # fmt: skip
 
     def gpu_row(self, first: Line, last: Line, text: str) -> None:
         cells = _cells(text)
         if identity := _identity(cells):
             self.close()
             self.open, self.open_lines = _first_line(*identity, cells), (first, last)
-        elif self.open is not None and self.open_lines is not None:
+            return
+        if _is_process(cells):
+            self.process_row(first, last, text)
+            return
+        sensors = any(_found("sensors", cell) for cell in cells)
+        if sensors and (self.open is None or "power_w" in self.open):
+            # The line with the name was left out.
+            self.close()
+            self.open, self.open_lines = {"failed_cells": ()}, (first, last)
+        if self.open is not None and self.open_lines is not None:
             _further_line(self.open, cells)
             # The line with power, memory and utilisation is the one to quote.
-            quoted = first if any(_found("sensors", cell) for cell in cells) else self.open_lines[0]
-            self.open_lines = (quoted, last)
+            self.open_lines = (first if sensors else self.open_lines[0], last)
 
     def close(self) -> None:
         """Make the fact of the GPU whose lines have been read."""
@@ -234,12 +257,23 @@ class _Table:
 
     def facts(self) -> Iterator[Fact]:
         self.close()
-        yield from self.made
+        yield from _numbered(self.made)
         if self.shown or self.processes != "absent":
             yield SmiSnapshot(
                 **at(self.capture, self.capture.lines[0], self.capture.lines[-1]),
                 view="table", shown=self.shown, processes=self.processes,
             )  # fmt: skip
+
+
+def _numbered(facts: list[Fact]) -> Iterator[Fact]:
+    """Rows whose lines with index and name were left out are in nvidia-smi's order all the same."""
+    nameless = [fact for fact in facts if isinstance(fact, GpuState) and fact.index is None]
+    several = len(nameless) > 1 and len(nameless) == sum(isinstance(fact, GpuState) for fact in facts)
+    for fact in facts:
+        if several and isinstance(fact, GpuState):
+            yield msgspec.structs.replace(fact, index=nameless.index(fact))
+        else:
+            yield fact
 
 
 def _first_line(identity: re.Match[str], bus: re.Match[str], cells: list[str]) -> dict[str, Any]:

@@ -26,9 +26,10 @@ class OfGpu(Fact, frozen=True, kw_only=True):
 class DriverVersions(Fact, frozen=True, kw_only=True):
     """Versions that one output states. `driver` is the kernel driver (610+: "KMD"), `tool` nvidia-smi's own,
     `nvml` the user-space library's; `cuda` the newest CUDA that the libcuda in sight accepts, never a toolkit.
-    `flavour`: of the loaded kernel module."""
+    `flavour`: of the loaded kernel module. `cuda_missing`: the CUDA figure reads N/A, no libcuda was usable."""
 
     view: View
+    cuda_missing: bool = False
     driver: str | None = None
     tool: str | None = None
     nvml: str | None = None
