@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loadpath.core.case import Case
 from loadpath.core.facts.container import CdiSpec, ContainerCliInfo, EventListed, PodListed, RuntimesKnown
+from loadpath.core.facts.engine import Setting
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.diagnosis.rule import Rule, finding
 
@@ -158,7 +159,28 @@ def judge_events(case: Case) -> Iterator[Finding]:
     yield finding("k8s-events-normal", events, case=case, cause=cause)
 
 
+def judge_node(case: Case) -> Iterator[Finding]:
+    """`describe node`: GPUs that the node has against those that it offers."""
+    amounts = {
+        s.name: s
+        for s in case.all(Setting)
+        if s.name.startswith(("k8s:capacity.nvidia.com/", "k8s:allocatable.nvidia.com/"))
+    }
+    for name, capacity in amounts.items():
+        offered = amounts.get(name.replace(":capacity.", ":allocatable."))
+        if ":capacity." not in name or offered is None or not (capacity.value.isdigit() and offered.value.isdigit()):
+            continue
+        if int(offered.value) < int(capacity.value):
+            cause = (
+                f"The node has {capacity.value} of `{name.partition('.')[2]}` and offers "
+                f"{offered.value}: the device plugin marked the rest unhealthy, usually after "
+                "an Xid, and the scheduler no longer counts them."
+            )
+            yield finding("k8s-gpus-unhealthy", [capacity, offered], case=case, cause=cause)
+
+
 RULES = (
+    Rule(judge_node, (Setting,), ("k8s-gpus-unhealthy",)),
     Rule(judge_events, (EventListed,), ("k8s-events-normal",)),
     Rule(judge_cli, (ContainerCliInfo,), ("container-toolkit-sees-driver",)),
     Rule(judge_runtimes, (RuntimesKnown,), ("container-engine-without-nvidia-runtime",)),

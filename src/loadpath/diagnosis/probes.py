@@ -28,6 +28,7 @@ HEALTH = {
     "triton-server": "/v2/health/ready",
     "lmdeploy": "/health",
 }
+SERVER_ERROR = 500  # HTTP status from which on the server, not the request, is at fault
 # A start is given this much more than it took: a cold disk or a first compile takes longer.
 MARGIN = 2
 # What a start is given where nothing tells how long it takes.
@@ -40,9 +41,13 @@ def judge(case: Case) -> Iterator[Finding]:
     fatal = [f for f in failed if f.probe != "readiness"]
     killed = case.all(ProbeKilled)
     answered = [f for f in fatal if f.how == "status"]
-    if answered:
-        yield _answered(case, answered, killed)
-    elif any(f.how in ("timeout", "reset") for f in fatal) and not any(f.how == "refused" for f in fatal):
+    if any((f.status or 0) < SERVER_ERROR for f in answered):
+        yield _refused(case, answered, killed)
+    elif answered:
+        yield _unhealthy(case, answered, killed)
+    elif any(f.how in ("timeout", "reset") and f.probe == "liveness" for f in fatal) and not any(
+        f.how == "refused" for f in fatal
+    ):
         yield _too_busy(case, fatal, killed)
     elif fatal or killed:
         yield _slow_start(case, fatal, killed)
@@ -99,56 +104,68 @@ def _patience(guard: ProbeConfigured) -> str:
     return f"{show_seconds(guard.patience_seconds)} ({delay}{guard.failure_threshold} × {guard.period_seconds:g} s)"
 
 
-def _answered(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeKilled]) -> Finding:
+def _refused(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeKilled]) -> Finding:
+    """404 and its relatives: the server runs, the probe asks it the wrong thing."""
     first = failed[0]
     configured = next((p for p in case.all(ProbeConfigured) if p.probe == first.probe), None)
     path = first.path or (configured.path if configured else None)
     asked = f"`{path}`" if path else "its path"
-    ends = (
-        "The kubelet takes that for a failure and restarts a container that runs."
-        if killed or first.probe == "liveness"
-        else ""
-    )
-    good = HEALTH.get(case.engine or "", "/health")
-    if first.status in (404, 405):
-        why = f"The {first.probe} probe gets {first.status}: the server answers, so it runs and listens, but {asked} does not exist on it."
-        change = Remedy(
-            (
-                "Point the probe at a path that the server has: /health in vLLM, SGLang, "
-                "llama.cpp, TGI and TensorRT-LLM, /v2/health/ready in Triton."
-            ),
-            f"{first.probe}Probe: {{httpGet: {{path: {good}, port: {first.port or 8000}}}}}",
-        )
-        title = None
-    elif first.status in (401, 403):
+    good, port = HEALTH.get(case.engine or "", "/health"), first.port or "8000"
+    title = None
+    if first.status in (401, 403):
+        title = "The probe is refused for want of an API key"
         why = f"The {first.probe} probe gets {first.status}: the server runs, and asks for a key that the probe does not send."
         change = Remedy(
             "Probe a path that is open without a key, or send the header.",
             f"{first.probe}Probe: {{httpGet: {{path: {good}, httpHeaders: [{{name: Authorization, value: Bearer KEY}}]}}}}",
         )
-        title = "The probe is refused for want of an API key"
     else:
         why = (
-            f"The {first.probe} probe gets {first.status}: the server listens and says that it is not well. While it loads, "
-            "llama.cpp and SGLang answer 503; vLLM's /health gives 500 or 503 when its engine has died."
+            f"The {first.probe} probe gets {first.status}: the server answers, so it runs and listens, but {asked} does not "
+            "exist on it."
         )
-        change = _startup_probe(case, configured)
-        title = f"The probe is answered with {first.status}: the server is up but not healthy"
+        change = Remedy(
+            "Point the probe at a path that the server has: /health in vLLM, SGLang, llama.cpp, TGI and TensorRT-LLM, "
+            "/v2/health/ready in Triton.",
+            f"{first.probe}Probe: {{httpGet: {{path: {good}, port: {port}}}}}",
+        )
     return finding(
         "probe-path-missing",
         [*failed, *killed],
         case=case,
         title=title,
-        cause=f"{why} {ends}".strip(),
+        cause=f"{why} The kubelet takes that for a failure and restarts a container that runs.",
         remedies=[change],
-        certainty="established" if first.status in (401, 403, 404, 405) else "likely",
-        next_checks=(
-            Check(
-                "What does the server answer there, and on /health?",
-                f"kubectl exec POD -- curl -s -o /dev/null -w '%{{http_code}}\\n' localhost:{first.port or 8000}{good}",
-            ),
-            Check("What does the log of the restarted container say?", "kubectl logs POD --previous | tail -50"),
+        next_checks=_status_checks(good, port),
+    )
+
+
+def _unhealthy(case: Case, failed: Sequence[ProbeFailed], killed: Sequence[ProbeKilled]) -> Finding:
+    """5xx: still loading where the engine answers so while it loads, else an engine that is dead behind its server."""
+    first = failed[0]
+    guard = next((p for p in case.all(ProbeConfigured) if p.probe == first.probe), None)
+    cause = (
+        f"The {first.probe} probe gets {first.status}: the server listens and says that it is not well. While it loads, llama.cpp "
+        "and SGLang answer 503; vLLM's /health gives 500 or 503 when its engine has died, and then a restart is right."
+    )
+    return finding(
+        "probe-finds-server-unhealthy",
+        [*failed, *killed],
+        case=case,
+        cause=cause,
+        certainty="likely",
+        remedies=[_startup_probe(case, guard or first)],
+        next_checks=_status_checks(HEALTH.get(case.engine or "", "/health"), first.port or "8000"),
+    )
+
+
+def _status_checks(path: str, port: str) -> tuple[Check, ...]:
+    return (
+        Check(
+            "What does the server answer there?",
+            f"kubectl exec POD -- curl -s -o /dev/null -w '%{{http_code}}\\n' localhost:{port}{path}",
         ),
+        Check("What does the log of the restarted container say?", "kubectl logs POD --previous | tail -50"),
     )
 
 
@@ -293,7 +310,13 @@ RULES = (
     Rule(
         judge,
         (),
-        ("probe-path-missing", "probe-kills-slow-start", "probe-kills-busy-server", "readiness-probe-fails"),
+        (
+            "probe-path-missing",
+            "probe-kills-slow-start",
+            "probe-kills-busy-server",
+            "readiness-probe-fails",
+            "probe-finds-server-unhealthy",
+        ),
         uses=(ProbeFailed, ProbeKilled, ProbeConfigured),
     ),
     Rule(judge_patience, (ProbeConfigured,), ("probe-will-kill-start",), uses=(StepMark, WeightsLoaded)),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import Setting
+from loadpath.core.facts.engine import Progress, Setting
 from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.facts.host import FilesystemUse
 from loadpath.core.report import Check, Finding, Remedy
@@ -89,6 +89,9 @@ def _why(case: Case, symptoms: Sequence[Fact], size: int | None, mounted: Filesy
             "A shared-memory object could not be made: No space left on device means /dev/shm, which is memory, and "
             "no file system on storage."
         )
+    bar = next((p for p in reversed(case.all(Progress)) if p.step == "weight-load" and p.done < p.total), None)
+    if bar is not None and _step(case, symptoms) == "weight-load":
+        yield f"It happened while the weights were loaded, with {bar.done} of {bar.total} shards done."
     yield _how_large(case, mounted)
     if mounted is None or mounted.size_bytes > DEFAULT_BYTES:
         yield "Segments that earlier, crashed runs left behind stay until the container or pod is recreated and count too."

@@ -40,12 +40,14 @@ _STATES: dict[str, Literal["running", "waiting", "terminated"]] = {
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     return re.compile({
-        "candidate": r"State:|Reason:|Exit Code:|Restart Count:|probe|Limits:|Requests:|(?:Liveness|Readiness|Startup):|"
-        r"Normal|Warning|\s\d+/\d+\s|Runtime Class|/dev/shm from|^\s+[a-z0-9][a-z0-9.-]*:$",
+        "candidate": r"State:|Reason:|Exit Code:|Restart Count:|probe|Limits:|Requests:|Capacity:|Allocatable:|"
+        r"(?:Liveness|Readiness|Startup):|Normal|Warning|\s\d+/\d+\s|Runtime Class|/dev/shm from|"
+        r"^\s+[a-z0-9][a-z0-9.-]*:$",
         "state": r"^(?P<last>Last )?State:\s+(?P<state>Running|Waiting|Terminated)$",
         "field": r"^(?P<key>Reason|Exit Code|Restart Count):\s+(?P<value>\S+)$",
         "container": r"^(?P<name>[a-z0-9][a-z0-9.-]*):$",
         "limit": r"^(?P<what>memory|nvidia\.com/[\w.-]+|cpu|ephemeral-storage):\s+(?P<value>\S+)$",
+        "amount": r"^[a-z][\w./-]*:\s+\d+\w*$",
         "probe": r"^(?P<probe>Liveness|Readiness|Startup):\s+(?P<how>http-get|tcp-socket|exec|grpc)\s+(?P<target>.*?)\s+"
         r"delay=(?P<delay>\d+)s timeout=(?P<timeout>\d+)s period=(?P<period>\d+)s #success=\d+ #failure=(?P<failure>\d+)",
         "failed": r"(?P<probe>Liveness|Readiness|Startup) probe (?:failed|errored):? ?(?P<why>.*)",
@@ -95,13 +97,13 @@ def read(capture: Capture) -> Iterator[Fact]:
                     "previous": False,
                     found["key"]: found["value"],
                 }
-        elif text in ("Limits:", "Requests:"):
+        elif text in ("Limits:", "Requests:", "Capacity:", "Allocatable:"):
             section = text[:-1].lower()
         elif section and (found := _pattern("limit").match(text)):
             yield Setting(
                 **at(capture, line), name=f"k8s:{section}.{found['what']}", value=found["value"], basis="dump"
             )
-        else:
+        elif not (section in ("capacity", "allocatable") and _pattern("amount").match(text)):
             section = ""
             if found := _pattern("container").match(text):
                 name = found["name"]
