@@ -14,6 +14,7 @@ from loadpath.core.units import GIB, show_bytes
 from loadpath.diagnosis.fits import engine_of
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
+from loadpath.planning.oom import shortage
 
 CONTEXTS_OF_OTHERS = 3 * GIB  # contexts and communication buffers of other ranks explain up to so much
 WORTH_SHARING = 0.15  # of the GPU: less free than this is no place for a server
@@ -108,6 +109,8 @@ def judge_wrong_gpu(case: Case) -> Iterator[Finding]:
     }
     first = states.get(0)
     ooms = [o for o in case.all(OutOfMemory) if o.gpu in (0, None)]
+    if ooms and not any(shortage(o) in ("other-process", "unseen-holder") for o in ooms):
+        return  # what fills the GPU is the engine itself
     loading = [b for b in case.all(BrokenOff) if b.phase in ("weights", "context", "")]
     if first is None or not (ooms or loading) or _used(first) < FULL:
         return
