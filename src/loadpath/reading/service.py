@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -72,7 +73,22 @@ def captures_of(source: str, lines: list[Line]) -> list[Capture]:
         LogShape(entry.kind, tuple(s.lower() for s in entry.sniffs), engines.load(entry).starts_run)
         for entry in engines.present(text)
     ]
-    return cut(source, lines, blocks, logs)
+    return _parted(cut(source, lines, blocks, logs))
+
+
+def _parted(captures: list[Capture]) -> list[Capture]:
+    """`captures` with those parted in which their engine finds further starts; runs counted anew."""
+    parted: list[Capture] = []
+    shift: dict[str, int] = {}
+    for capture in captures:
+        entry = engines.by_kind(capture.kind)
+        more = getattr(engines.load(entry), "more_starts", None) if entry else None
+        edges = [0, *(more(capture.lines) if more else ()), len(capture.lines)]
+        first = capture.run + shift.get(capture.kind, 0)
+        for number, (begin, end) in enumerate(pairwise(edges)):
+            parted.append(Capture(capture.kind, capture.source, capture.lines[begin:end], first + number))
+        shift[capture.kind] = shift.get(capture.kind, 0) + len(edges) - 2
+    return parted
 
 
 def facts_of(capture: Capture) -> list[Fact]:

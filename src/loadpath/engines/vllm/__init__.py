@@ -6,5 +6,6 @@ a module with `PATTERNS`; `reader` runs them over a capture in one pass.
 
 from loadpath.engines.vllm.flags import flag
 from loadpath.engines.vllm.reader import read, starts_run
+from loadpath.engines.vllm.runs import more_starts
 
-__all__ = ["flag", "read", "starts_run"]
+__all__ = ["flag", "more_starts", "read", "starts_run"]
