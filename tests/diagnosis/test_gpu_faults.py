@@ -82,3 +82,8 @@ def test_a_cut_listing_and_a_missing_eighth() -> None:
     missing = found(seven, "gpu-one-of-eight-missing")
     assert missing.certainty == "possible" and missing.severity == "info"
     assert any("lspci" in check.command for check in missing.next_checks)
+
+
+def test_uncorrected_errors_in_the_table_cell() -> None:
+    report = table(gpu(ecc="3"), NONE)
+    assert report.root_cause == "gpu-uncorrected-errors" and report.findings[0].title.startswith("3 uncorrected ECC error")

@@ -43,3 +43,8 @@ def test_a_list_and_a_version_alone() -> None:
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)  Tue\nGCC version:  gcc 13\n"
     )
     assert "open flavour" in found(version, "driver-version-seen").cause
+
+
+def test_cuda_version_na_is_a_missing_libcuda() -> None:
+    missing = found(read_text(HEAD.replace("13.0", "N/A ") + gpu() + NONE), "cuda-library-not-in-sight")
+    assert "libcuda.so.1" in missing.title and "compute,utility" in missing.remedies[0].command

@@ -126,3 +126,19 @@ def test_windows_and_wsl_do_not_show_owners() -> None:
     report = read_text(HEAD.replace("580.95.05      CUDA", "581.29      CUDA") + gpu(used=1274, total=8192) + NONE)
     assert "Windows side" in found(report, "gpu-memory-held-idle").cause
     assert "no mismatch" in found(report, "smi-tool-differs-from-driver").title
+
+
+def test_idle_gpus_say_nothing_of_a_start_that_did_not_end() -> None:
+    log = "".join((EXAMPLES / "kv-fp8-healthy.log").read_text().splitlines(keepends=True)[:8])
+    report = read_text(log + (EXAMPLES / "idle-server-smi.txt").read_text())
+    assert report.verdict.state == "starting"
+
+
+def test_a_row_without_its_name_line() -> None:
+    report = read_text("| N/A   55C    P0      98W /  400W |   89079MiB /  95830MiB |      0%      Default |\n")
+    assert "89,079 of 95,830 MiB" in report.verdict.sentence
+
+
+def test_a_process_that_cannot_be_named() -> None:
+    held = found(table(gpu(used=40000), "| Processes: |\n", process(0, 7, "[Not Found]", "39990MiB")), "gpu-memory-held-idle")
+    assert "cannot be named" in held.cause and "PID namespace" in held.cause

@@ -73,7 +73,7 @@ def verdict(case: Case, made: list[Finding]) -> Verdict:
         return Verdict(state or _BY_SEVERITY[root.severity] or "unknown", sentence(root))
     if case.has(ServerReady):
         return Verdict("healthy", _serves(case))
-    told = next((f for f in made if row_of(f).state), None)
+    told = next((f for f in made if row_of(f).state and not _of_another_part(case, f)), None)
     if told is not None:
         return Verdict(row_of(told).state or "unknown", sentence(told))
     if case.has(Stopped):
@@ -85,6 +85,11 @@ def verdict(case: Case, made: list[Finding]) -> Verdict:
     if made:
         return Verdict("unknown", f"{sentence(made[0])} Nothing else here can be judged.")
     return Verdict("unknown", "No known problem found, and no step of a start was seen: not enough to judge.")
+
+
+def _of_another_part(case: Case, told: Finding) -> bool:
+    """A healthy look at the GPUs beside a start whose end was not seen says nothing of that start."""
+    return row_of(told).state == "healthy" and row_of(told).judged_by.startswith("gpu_") and case.has(StepMark)
 
 
 def _how(stop: Stopped) -> str:
