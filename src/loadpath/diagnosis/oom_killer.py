@@ -65,7 +65,9 @@ def _who_was_killed(kills: Sequence[OomKill]) -> Iterator[str]:
         kb = f" ({show_count((largest.anon_bytes or 0) / 1024)} kB anonymous)" if largest.anon_bytes else ""
         yield f"The kernel killed {who}{pid}, which held {show_bytes(size)} of host RAM{kb}; GPU memory has no part in it."
     if len(kills) > 1:
-        yield f"{len(kills)} processes were killed."
+        others = list(dict.fromkeys(f"`{k.name}`" for k in kills if k is not largest and k.name))[:4]
+        also = f", also {', '.join(others)}" if others else ""
+        yield f"{len(kills)} processes were killed{also}."
 
 
 def _whose_limit(case: Case, kills: Sequence[OomKill], states: Sequence[ContainerState]) -> Iterator[str]:
@@ -81,6 +83,11 @@ def _whose_limit(case: Case, kills: Sequence[OomKill], states: Sequence[Containe
         )
         if any(s.exit_code == 0 for s in states):
             yield "Exit code 0 does not contradict it: a child was killed, not the main process."
+    elif {k.scope for k in kills} >= {"cgroup", "host"}:
+        yield (
+            f"{sum(k.scope == 'cgroup' for k in kills)} at the limit of a cgroup (container, pod or slice), "
+            f"{sum(k.scope == 'host' for k in kills)} because the whole machine was out of memory."
+        )
     elif any(k.scope == "cgroup" for k in kills):
         yield f"It was the limit of its cgroup (container, pod or slice){f', {given}' if given else ''}, not the machine's whole memory."
     elif any(k.scope == "host" for k in kills):
