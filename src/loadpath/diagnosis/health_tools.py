@@ -65,10 +65,9 @@ def _values(results: list[DiagResult]) -> dict[str, Any]:
 
 def judge_health(case: Case) -> Iterator[Finding]:
     bad = [r for r in case.all(HealthReport) if r.state != "healthy" and r.component != "Overall Health"]
-    worst = next((r for r in bad if r.state == "unhealthy"), None) or next((r for r in bad if r.words), None)
     if not bad:
         return
-    worst = worst or bad[0]
+    worst = max(bad, key=lambda r: (r.state == "unhealthy", bool(r.words)))
     where = f"GPU {worst.gpu}, {worst.component}" if worst.gpu is not None and "GPU" not in worst.component else ""
     yield finding(
         "gpu-unhealthy-reported", bad, case=case, severity=None if worst.state == "unhealthy" else "warning",

@@ -39,7 +39,7 @@ def judge_module(case: Case) -> Iterator[Finding]:
         shown.setdefault(_ROW_OF[refused.why], []).append(refused)
     for row_id, facts in shown.items():
         values = _common(case) | _groups(facts)
-        refusal = next((f for f in facts if isinstance(f, GpuRefused) and (f.device_id or f.count or f.owner)), None)
+        refusal = next((f for f in facts if isinstance(f, GpuRefused)), None)
         if refusal is not None:
             values |= _refused(case, refusal)
         if row_id == MISMATCH:

@@ -19,7 +19,7 @@ QUIET_SECONDS = 900
 """A pause after which the next Xid is another incident: follow-ups come within seconds, a GSP's time-outs within minutes."""
 
 CONTAINED, UNCONTAINED = 94, 95
-_TOLD_BY_94 = (48, 94, 171, 172)  # the same memory error, before it is known whom it hits
+_SAME_MEMORY_ERROR = (48, 94, 171, 172)  # the same memory error, before it is known whom it hits
 
 APPLICATION = "gpu-application-fault"
 HANG = "gpu-hang"
@@ -128,8 +128,9 @@ def _together(earlier: Origin, later: Origin) -> bool:
 def _incident(group: Sequence[XidEvent]) -> Incident:
     lead = min(group, key=lambda event: (weight(event), group.index(event)))
     contained = next((e for e in group if e.code == CONTAINED and e.pid), None)
-    if contained and lead.code in _TOLD_BY_94 and not any(e.code == UNCONTAINED for e in group):
-        lead = contained
+    uncontained = next((e for e in group if e.code == UNCONTAINED), None)
+    if lead.code in _SAME_MEMORY_ERROR:
+        lead = uncontained or contained or lead
     return Incident(finding_of(lead), lead, tuple(group))
 
 

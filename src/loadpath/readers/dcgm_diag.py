@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -152,7 +153,7 @@ def _health(capture: Capture, rows: list[_Row]) -> Iterator[HealthReport]:
             gpu = int(name)
         if state is None or (not name.isdigit() and gpu is None and name != "Overall Health"):
             continue
-        words = rows[i + 1].value if i + 1 < len(rows) and not rows[i + 1].name else ""
+        words = " ".join(r.value for r in takewhile(lambda r: not r.name, rows[i + 1 :]))
         component = f"GPU {name}" if name.isdigit() else name
         yield HealthReport(**at(capture, row.first, row.last), component=component, state=state, gpu=gpu, words=words)
 
