@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import fmean
 
 import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import GpuSeries, ProcessSeries
 from loadpath.core.report import Finding
-from loadpath.diagnosis.gpu_words import power_cap, ranges, say, spread
+from loadpath.diagnosis.gpu_words import mean, power_cap, ranges, say, spread
 from loadpath.diagnosis.rule import Rule, finding
 
 _IDLE, _WORK, _HIGH = 5.0, 50.0, 80.0
@@ -29,7 +28,7 @@ class Load(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        return fmean(self.power) / self.cap[0] if self.power and self.cap else None
+        return mean(self.power) / self.cap[0] if self.power and self.cap else None
 
     @property
     def words(self) -> str:
@@ -60,19 +59,19 @@ def kind_of(load: Load) -> str:
     """`busy`, `not-filled`, `idle`, `bursts`, `partly`, `hidden` (no utilisation: MIG)."""
     if not load.sm:
         return "hidden" if load.power else ""
-    mean = fmean(load.sm)
+    average = mean(load.sm)
     if max(load.sm) <= _IDLE:
         return "idle"
     pauses = sum(v <= _IDLE for v in load.sm) / len(load.sm)
     if len(load.sm) >= 4 and pauses >= 0.2 and max(load.sm) >= _WORK:
         return "bursts"
-    if mean < _HIGH:
+    if average < _HIGH:
         return "partly"
-    low_memory = not load.memory or fmean(load.memory) < _LOW_MEMORY
+    low_memory = not load.memory or mean(load.memory) < _LOW_MEMORY
     if load.share is not None and load.share < _LOW_POWER and low_memory:
         return "not-filled"
     measured = column(load.series, "smutil")
-    if measured and fmean(measured) < 50:
+    if measured and mean(measured) < 50:
         return "not-filled"
     return "busy"
 
@@ -113,8 +112,8 @@ def _made(case: Case, row_id: str, own: list[Load], title: str, values: dict[str
     figures = {
         "gpus": [
             {
-                "index": load.series.index, "sm_percent": fmean(load.sm) if load.sm else None,
-                "memory_percent": fmean(load.memory) if load.memory else None, "power_w": fmean(load.power) if load.power else None,
+                "index": load.series.index, "sm_percent": mean(load.sm) if load.sm else None,
+                "memory_percent": mean(load.memory) if load.memory else None, "power_w": mean(load.power) if load.power else None,
             }
             for load in own
         ]
@@ -125,7 +124,7 @@ def _made(case: Case, row_id: str, own: list[Load], title: str, values: dict[str
 
 
 def _busy(case: Case, own: list[Load]) -> Finding:
-    memory = fmean(own[0].memory) if own[0].memory else None
+    memory = mean(own[0].memory) if own[0].memory else None
     bound = None
     if memory is not None and memory >= 50:
         bound = (
@@ -209,9 +208,9 @@ def _at(series: GpuSeries, name: str, i: int) -> float | None:
 def _why(
     series: GpuSeries, slow: list[int], heat: list[float], power: list[float], cap: tuple[float, bool] | None
 ) -> tuple[str, str]:
-    if any(_at(series, "tviol", i) for i in slow) or (heat and fmean(heat) >= _HOT):
+    if any(_at(series, "tviol", i) for i in slow) or (heat and mean(heat) >= _HOT):
         return "it is hot: the driver or the hardware lowers the clock to hold the temperature", "dmon-clock-falls"
-    if any((_at(series, "pviol", i) or 0) > 0 for i in slow) or (power and cap and fmean(power) >= 0.93 * cap[0]):
+    if any((_at(series, "pviol", i) or 0) > 0 for i in slow) or (power and cap and mean(power) >= 0.93 * cap[0]):
         return "it is at its power limit, which is normal under full load", "dmon-power-capped"
     return "neither heat nor the power limit explains it in these columns", "dmon-clock-falls"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -236,5 +235,12 @@ def is_server(process: GpuProcess) -> bool:
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    known = sorted(value for value in values if value is not None)
+    middle = len(known) // 2
+    if not known:
+        return None
+    return known[middle] if len(known) % 2 else (known[middle - 1] + known[middle]) / 2
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
