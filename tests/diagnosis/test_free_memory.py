@@ -20,24 +20,26 @@ def refused(free: float, total: float, share: float) -> str:
 
 
 def test_a_little_short_asks_for_what_is_free() -> None:
-    found = root(refused(19.77, 22.05, 0.9))
-    assert "2.28 GiB is in use already" in found.cause
+    found = root(refused(28.10, 31.36, 0.9))
+    assert "3.26 GiB is in use already" in found.cause
     assert found.remedies[0].command == "--gpu-memory-utilization 0.89"
 
 
 def test_held_by_another_process_is_freed_first() -> None:
-    found = root(refused(31.44, 47.38, 0.95))
-    assert "15.94 GiB" in found.remedies[0].action
-    assert found.remedies[-1].command == "--gpu-memory-utilization 0.66"
+    found = root(refused(50.20, 79.10, 0.9))
+    assert "28.90 GiB" in found.remedies[0].action
+    assert found.remedies[-1].command == "--gpu-memory-utilization 0.63"
 
 
 def test_a_full_card_is_no_place_to_share() -> None:
-    found = root(refused(0.49, 79.32, 0.6))
+    found = root(refused(1.20, 139.80, 0.5))
     assert not any("memory-utilization" in r.command for r in found.remedies)
 
 
 def test_launcher_with_stages() -> None:
-    found = root("CUDA_VISIBLE_DEVICES=0 vllm serve org/Some-Omni-30B --omni --port 8000\n" + refused(0.49, 79.32, 0.6))
+    found = root(
+        "CUDA_VISIBLE_DEVICES=0 vllm serve org/Some-Omni-30B --omni --port 8000\n" + refused(1.20, 139.80, 0.5)
+    )
     assert "stage" in found.remedies[0].action
 
 

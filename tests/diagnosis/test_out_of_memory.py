@@ -90,9 +90,9 @@ def test_another_process_with_figure_and_pid() -> None:
 
 def test_own_process_named_by_its_host_pid() -> None:
     text = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.74 GiB. GPU 0 has a total capacity of 23.57 GiB of which "
-        "594.88 MiB is free. Process 5150 has 22.97 GiB memory in use. Of the allocated memory 20.21 GiB is allocated by PyTorch, "
-        "and 185.98 MiB is reserved by PyTorch but unallocated.\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a total capacity of 31.36 GiB of which "
+        "402.50 MiB is free. Process 5150 has 30.97 GiB memory in use. Of the allocated memory 28.44 GiB is allocated by PyTorch, "
+        "and 92.70 MiB is reserved by PyTorch but unallocated.\n"
     )
     found = root(vllm("run_busy_loop", "v1/engine/core.py", text))
     assert found.id == "gpu-oom-serving"
@@ -106,15 +106,15 @@ def test_holder_that_the_message_does_not_name() -> None:
 
 
 def test_sampler_warm_up_with_the_allocators_figures() -> None:
-    head = "(Worker_TP1 pid=3) ERROR 03-19 07:27:53 [multiproc_executor.py:375] "
+    head = "(Worker_TP1 pid=3) ERROR 07-21 13:40:02 [multiproc_executor.py:597] "
     found = root(
         "vllm serve org/model-8b --gpu-memory-utilization 0.95\n"
-        + head + oom(asked="1.74 GiB")
+        + head + oom(asked="1.45 GiB")
         + head + "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests. Please try lowering "
         "`max_num_seqs` or `gpu_memory_utilization` when initializing the engine.\n"
     )  # fmt: skip
     assert found.id == "gpu-oom-sampler-warm-up"
-    assert "1.74 GiB was asked with 96.50 MiB free" in found.cause
+    assert "1.45 GiB was asked with 96.50 MiB free" in found.cause
     assert "0.95" in found.cause
     assert found.remedies[0].command == "--max-num-seqs 256"
     assert found.remedies[1].command == "--gpu-memory-utilization 0.9"
@@ -127,10 +127,10 @@ def test_never_raise_the_share_where_what_lies_outside_it_ran_out() -> None:
 
 def test_profiling_with_images_limits_them_first() -> None:
     found = root(
-        "(VllmWorkerProcess pid=4) WARNING 08-04 16:54:49 [profiling.py:247] The sequence length used for profiling (8192) is too "
+        "(VllmWorkerProcess pid=4) WARNING 05-12 11:02:31 [profiling.py:210] The sequence length used for profiling (8192) is too "
         "short to hold the multi-modal embeddings in the worst case (24576 tokens in total, out of which {'image': 16384, 'video': "
         "8192} are reserved for multi-modal embeddings). To avoid this, you should increase `max_model_len`\n"
-        "(VllmWorkerProcess pid=4) ERROR 08-04 16:54:59 [multiproc_worker_utils.py:238] Exception in worker VllmWorkerProcess while "
+        "(VllmWorkerProcess pid=4) ERROR 05-12 11:02:44 [multiproc_worker_utils.py:240] Exception in worker VllmWorkerProcess while "
         "processing method determine_num_available_blocks.\n"
     )
     assert found.id == "profiling-broke-off"
@@ -155,12 +155,12 @@ def test_turbomind_by_the_models_name() -> None:
 
 
 def test_wrong_gpu_beside_an_empty_one() -> None:
-    row = "|   {i}  NVIDIA H100 NVL                Off |   00000000:{bus}:00.0 Off |                    0 |\n"
-    use = "| N/A   46C    P0             64W /  400W |   {used}MiB /  95830MiB |      0%      Default |\n"
+    row = "|   {i}  NVIDIA L40S                    Off |   00000000:{bus}:00.0 Off |                    0 |\n"
+    use = "| N/A   46C    P0             64W /  350W |   {used}MiB /  46068MiB |      0%      Default |\n"
     found = root(
-        vllm("load_model", "v1/worker/gpu_model_runner.py", oom(own="6.20 GiB", allocated="5.80 GiB", total="93.58 GiB"))
-        + "| NVIDIA-SMI 575.51.03              Driver Version: 575.51.03      CUDA Version: 12.9     |\n"
-        + row.format(i=0, bus="2A") + use.format(used="89000") + row.format(i=1, bus="AB") + use.format(used="   14")
+        vllm("load_model", "v1/worker/gpu_model_runner.py", oom(own="6.20 GiB", allocated="5.80 GiB", total="44.40 GiB"))
+        + "| NVIDIA-SMI 580.65.06              Driver Version: 580.65.06      CUDA Version: 13.0     |\n"
+        + row.format(i=0, bus="17") + use.format(used="41210") + row.format(i=1, bus="65") + use.format(used="    3")
     )  # fmt: skip
     assert found.id == "engine-on-occupied-gpu"
     assert found.remedies[0].command.startswith("CUDA_VISIBLE_DEVICES=1")

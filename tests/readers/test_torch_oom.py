@@ -51,15 +51,15 @@ def test_processes_limits_and_pools() -> None:
     fact = only(ERAS["2.6"])
     assert fact.others == ((31, round(15.24 * GIB)),)
     assert fact.private_pool_bytes == 24 * MIB
-    limited = only(f"{HEAD}. GPU 0 has a total capacity of 63.42 GiB of which 2.00 GiB is free. 60.25 GiB allowed; Of the "
-                   "allocated memory 59.00 GiB is allocated by PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated.")  # fmt: skip
-    assert limited.limit_bytes == 60.25 * GIB
+    limited = only(f"{HEAD}. GPU 0 has a total capacity of 79.10 GiB of which 2.00 GiB is free. 75.15 GiB allowed; Of the "
+                   "allocated memory 74.90 GiB is allocated by PyTorch, and 1.00 MiB is reserved by PyTorch but unallocated.")  # fmt: skip
+    assert limited.limit_bytes == round(75.15 * GIB)
 
 
 def test_cut_title_without_a_unit_is_read_as_mib() -> None:
-    fact = only(f"torch.OutOfMemoryError: {HEAD}. GPU 0 has a total capacity of 23.68 GiB of which 212.81")
+    fact = only(f"torch.OutOfMemoryError: {HEAD}. GPU 0 has a total capacity of 31.36 GiB of which 187.44")
     assert fact.cut
-    assert fact.free_bytes == round(212.81 * MIB)
+    assert fact.free_bytes == round(187.44 * MIB)
 
 
 def test_wrapped_message_is_one() -> None:

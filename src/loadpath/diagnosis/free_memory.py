@@ -17,6 +17,7 @@ from loadpath.engines.registry import flag
 from loadpath.planning.oom import shortage
 
 CONTEXTS_OF_OTHERS = 3 * GIB  # contexts and communication buffers of other ranks explain up to so much
+NEARLY = 0.03  # of the GPU: so little missing is easier given up than freed
 WORTH_SHARING = 0.15  # of the GPU: less free than this is no place for a server
 FULL, EMPTY = 0.85, 0.05  # used share of a GPU that counts as full, as empty
 
@@ -72,7 +73,12 @@ def _free_remedies(
             f"Ask for no more than what is free: a memory share of {share:g}", flag(engine, "memory-share", share),
             f"budget {show_bytes(budget)}; weights and KV cache must fit in it", {"budget_bytes": int(budget)},
         )  # fmt: skip
-    listed = [lower, free_up, elsewhere] if small else [stage if stages else None, free_up, elsewhere, lower]
+    nearly = (
+        fact.desired_bytes is not None
+        and fact.total_bytes is not None
+        and (fact.desired_bytes - fact.free_bytes <= NEARLY * fact.total_bytes)
+    )
+    listed = [lower, free_up, elsewhere] if small or nearly else [stage if stages else None, free_up, elsewhere, lower]
     return tuple(r for r in listed if r is not None)
 
 
