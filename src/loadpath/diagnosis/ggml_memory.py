@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import ServerReady, Setting
+from loadpath.core.facts.engine import ServerReady, Setting, StepMark
+from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.placement import (
     BufferPlaced,
     BufferRefused,
@@ -31,6 +32,9 @@ from loadpath.knowledge.tables import findings
 ROWS = {"weights": "llama-weights-over-gpu", "kv": "llama-kv-over-memory", "compute": "llama-compute-over-gpu"}
 RUNTIME = "llama-runtime-out-of-memory"
 DEFAULT_UBATCH = 512
+# What says that the load was given up, within so many lines of the refusal.
+GIVEN_UP = ("llama-load-failed", "ollama-runner-ended", "ollama-runner-out-of-memory")
+NEAR = 80
 
 
 class Load(NamedTuple):
@@ -68,9 +72,13 @@ def judge(case: Case) -> Iterator[Finding]:
 
 def _coped(case: Case, fact: BufferRefused) -> bool:
     """Whether the load went on after it: the server got ready, or a retry placed its compute buffer or made its slots."""
+    passed_on = [s for s in case.all(Symptom) if s.finding in GIVEN_UP and s.span.source == fact.span.source]
+    if any(0 <= s.span.first_line - fact.span.first_line < NEAR for s in passed_on):
+        return False
     later: list[Fact] = [
         *case.all(ServerReady), *[b for b in case.all(BufferPlaced) if b.part == "compute"],
         *[s for s in case.all(Setting) if s.name == "parallel" and "n_slots" in s.text],
+        *[m for m in case.all(StepMark) if m.step == "weight-load" and m.event == "ended" and m.seconds is not None],
     ]  # fmt: skip
     return any(f.span.source == fact.span.source and f.span.first_line > fact.span.first_line for f in later)
 

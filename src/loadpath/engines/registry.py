@@ -49,7 +49,7 @@ ENGINES: tuple[EngineEntry, ...] = (
          "server is fired up", "max_total_num_tokens=", "kv cache is allocated. ", "alloc_req_slots",
          "retract requests. #retracted", "scheduler hit an exception", "modelworkerclient hit an exception",
          "received sigquit from a child", "decode batch. #", "decode batch, #", "prefill batch. #", "prefill batch, #",
-         "watchdog timeout (self.watchdog_timeout", "sglang::"),
+         "watchdog timeout (self.watchdog_timeout", "sglang::", "kvtransfererror", "transfer failed for request rank="),
     ),
     EngineEntry(
         "ollama", "ollama-log", "llama_cpp.ollama",
@@ -79,7 +79,7 @@ ENGINES: tuple[EngineEntry, ...] = (
     ),
     EngineEntry(
         "tensorrt-llm", "tensorrt-llm-log", "tensorrt_llm",
-        ("[tensorrt-llm]", "[trt-llm]", "trtllm-serve", "tensorrt_llm/", "max_tokens_in_paged_kv_cache",
+        ("[tensorrt-llm]", "[trt-llm", "trtllm-serve", "tensorrt_llm/", "max_tokens_in_paged_kv_cache",
          "maxtokensinpagedkvcache", "kv_cache_free_gpu_mem"),
     ),
     EngineEntry(

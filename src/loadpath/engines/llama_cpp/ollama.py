@@ -103,6 +103,7 @@ def _listening(seen: Seen) -> Iterator[Fact]:
     yield StepMark(**seen.fields, step="process-start", event="ended")
     yield StepMark(**seen.fields, step="http-server", event="ended")
     yield ServerListening(**seen.fields, address=seen.match["address"])
+    yield ServerReady(**seen.fields)
 
 
 def _device(seen: Seen) -> Iterator[Fact]:

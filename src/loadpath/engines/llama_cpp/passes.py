@@ -27,14 +27,16 @@ def _sliding(pool: KvPool) -> SidePool:
 def _once_ready(facts: Sequence[Fact]) -> Iterator[Fact]:
     """`cleaning up before exit` also follows a failed load, and `all slots are idle` each burst of requests."""
     ready = stopped = serving = context = False
+    ended: set[str] = set()
     for fact in facts:
         step = fact.step if isinstance(fact, StepMark) else ""
         if step == "context-creation" and context:
             continue
         context = context or step == "context-creation"
-        repeated = ready and (isinstance(fact, ServerReady) or step in ("http-server", "warm-up"))
-        if repeated or (step == "serving" and serving):
+        if (isinstance(fact, ServerReady) and ready) or step in ended or (step == "serving" and serving):
             continue
+        if step in ("http-server", "warm-up") and isinstance(fact, StepMark) and fact.event == "ended":
+            ended.add(step)
         if step == "shutdown" and not ready:
             continue
         if isinstance(fact, Stopped) and (not ready or stopped):

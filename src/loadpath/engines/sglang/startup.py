@@ -161,8 +161,8 @@ def _attention(seen: Seen) -> Iterator[Fact]:
 _AVAIL = rf"avail mem=(?P<avail>{NUMBER}) GB"
 _GRAPH = r"(?P<what>(?:target |draft )?(?:[\w-]+ )*?)?"
 _POOL = (
-    rf"KV Cache is allocated\. (?:dtype: (?P<dtype>[\w.]+), )?#tokens: (?P<tokens>\d+)"
-    rf"(?:, K size: (?P<k>{NUMBER}) GB)?(?:, V size: (?P<v>{NUMBER}) GB)?(?:, KV size: (?P<kv>{NUMBER}) GB)?"
+    rf"KV Cache is allocated\. (?:dtype: (?P<dtype>[\w.]+), )?(?:#tokens: (?P<tokens>\d+))?"
+    rf"(?:(?:, )?K size: (?P<k>{NUMBER}) GB)?(?:, V size: (?P<v>{NUMBER}) GB)?(?:, KV size: (?P<kv>{NUMBER}) GB)?"
 )
 STARTUP: tuple[Row, ...] = (
     Row("Init ", r"Init (?:torch distributed|nccl|parallel) begin", _init_began),

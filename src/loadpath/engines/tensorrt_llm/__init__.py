@@ -137,7 +137,8 @@ def _free_before_pool(seen: Seen) -> Iterator[Fact]:
 
 def _pool(seen: Seen) -> Iterator[Fact]:
     yield StepMark(**seen.fields, step="kv-pool", event="ended")
-    yield KvPool(**seen.fields, bytes=gib(float(seen.match["size"])), tokens=int(seen.match["tokens"]), rank=seen.rank)
+    size = gib(float(seen.match["size"]))  # 0.00 where the cache lives elsewhere (AutoDeploy)
+    yield KvPool(**seen.fields, bytes=size or None, tokens=int(seen.match["tokens"]), rank=seen.rank)
 
 
 def _sizes(seen: Seen) -> Iterator[Fact]:
