@@ -63,3 +63,16 @@ def test_a_full_gpu_beside_a_free_one() -> None:
 
 def test_without_a_server_log_two_gpus_are_just_two_states() -> None:
     assert "gpu-full-beside-free" not in ids(table(gpu(0, used=45000), gpu(1), NONE))
+
+
+def test_the_owner_in_the_same_paste_is_named_in_the_shortage() -> None:
+    log = LOG + (
+        "(EngineCore_DP0 pid=999) ERROR 11-05 12:19:32 [core.py:708] ValueError: Free memory on device (5.21/23.64 GiB) on startup is "
+        "less than desired GPU memory utilization (0.9, 21.28 GiB). Decrease GPU memory utilization or reduce GPU memory used by "
+        "other processes.\n"
+    )
+    rows = gpu(0, used=18870, total=24564) + gpu(1, used=4, total=24564)
+    root = read_text(log + rows + "| Processes: |\n" + process(0, 5123, "/usr/local/bin/ollama", "18862MiB")).root
+    assert root is not None and root.id == "gpu-memory-not-free"
+    assert "ollama (pid 5123) holds 18,862 MiB on GPU 0" in root.cause
+    assert any("CUDA_VISIBLE_DEVICES=1" in remedy.command for remedy in root.remedies)

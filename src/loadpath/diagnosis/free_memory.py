@@ -12,6 +12,7 @@ from loadpath.core.facts.memory import BrokenOff, MemoryUnbalanced
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes
 from loadpath.diagnosis.fits import engine_of
+from loadpath.diagnosis.gpu_memory_owners import free_beside, owners_beside
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 from loadpath.planning.oom import shortage
@@ -36,6 +37,7 @@ def judge_free(case: Case) -> Iterator[Finding]:
         "share": f"{fact.utilisation:g}" if fact.utilisation else "",
         "short": show_bytes(want - fact.free_bytes) if want else "",
         "held": show_bytes(held) if held else "",
+        "owners": owners_beside(case),
         "who": (
             "contexts of other processes or ranks on this GPU, or a display" if small
             else "another process, an engine that has not ended, or an earlier stage of the same launcher"
@@ -45,7 +47,7 @@ def judge_free(case: Case) -> Iterator[Finding]:
             if case.setting("omni") is not None else ""
         ),
     }  # fmt: skip
-    remedies = _free_remedies(engine, fact, held, small, bool(values["siblings"]))
+    remedies = _free_remedies(engine, fact, held, small, bool(values["siblings"]), free_beside(case))
     yield finding(
         "gpu-memory-not-free", facts, case=case, values=values, remedies=remedies,
         figures={"free_bytes": fact.free_bytes, "total_bytes": total, "wanted_bytes": want},
@@ -53,14 +55,14 @@ def judge_free(case: Case) -> Iterator[Finding]:
 
 
 def _free_remedies(
-    engine: str, fact: FreeBelowDesired, held: int | None, small: bool, stages: bool
+    engine: str, fact: FreeBelowDesired, held: int | None, small: bool, stages: bool, empty: str
 ) -> tuple[Remedy, ...]:
     free_up = Remedy(
         f"Stop the process that holds {show_bytes(held)} on this GPU (or wait until it has ended), then start again" if held
         else "Stop the process that holds memory on this GPU, then start again",
         effect="the share asked for is then free",
     )  # fmt: skip
-    elsewhere = Remedy("Start on a GPU that is empty", "CUDA_VISIBLE_DEVICES=<empty GPU>")
+    elsewhere = Remedy("Start on a GPU that is empty", f"CUDA_VISIBLE_DEVICES={empty or '<empty GPU>'}")
     stage = Remedy(
         "Give each stage its own device, or shares that add up to less than 1, in the stage configuration",
         "devices: \"0\" / \"1\", gpu_memory_utilization: 0.4 per stage",

@@ -6,10 +6,23 @@ from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.engine import GraphsCaptured, KvPool, MemoryBreakdown, ServerReady, WeightsLoaded
+from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.gpu import GpuProcess, GpuState
+from loadpath.core.facts.memory import BrokenOff
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import MIB, show_bytes
-from loadpath.diagnosis.gpu_words import Seen, gpus_now, is_server, labels, mebibytes, memory_words, name_of, ranges
+from loadpath.diagnosis.gpu_words import (
+    Seen,
+    gpus_now,
+    is_server,
+    labels,
+    mebibytes,
+    memory_words,
+    name_of,
+    ranges,
+    say,
+    size_of,
+)
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import by_kind
 
@@ -143,7 +156,12 @@ def judge_shared(case: Case) -> Iterator[Finding]:
 
 def judge_full_beside_free(case: Case) -> Iterator[Finding]:
     """A server that did not come up, one GPU full and another free in the same paste: it was put on the full one."""
-    if case.has(ServerReady) or not any(by_kind(c.kind) for c in case.captures):
+    if (
+        case.has(ServerReady)
+        or case.has(OutOfMemory)
+        or case.has(BrokenOff)
+        or not any(by_kind(c.kind) for c in case.captures)
+    ):
         return
     seen = [
         s
@@ -178,6 +196,25 @@ def judge_full_beside_free(case: Case) -> Iterator[Finding]:
         "gpu-full-beside-free", facts, case=case, values=values, severity="error" if failed else "warning", remedies=(made, rest),
         step="weight-load" if failed else None,
     )  # fmt: skip
+
+
+def owners_beside(case: Case) -> str:
+    """Whom nvidia-smi in the same input shows with memory, this log's own processes left out:
+    "ollama (pid 5123) holds 18,862 MiB on GPU 0"; "" where it shows nobody."""
+    own = {line.origin.pid for c in case.captures for line in c.lines if line.origin.pid}
+    found = [
+        f"{name_of(p)} (pid {p.pid}) holds {size_of(p)} on {labels([s.state])}"
+        for s in gpus_now(case)
+        for p in sorted(s.compute, key=lambda p: -(p.used_bytes or 0))
+        if p.pid not in own and (p.cut or (p.used_bytes or 0) >= 256 * MIB)
+    ]
+    return say(found[:3]) if found else ""
+
+
+def free_beside(case: Case) -> str:
+    """The free GPUs that nvidia-smi in the same input shows, as CUDA_VISIBLE_DEVICES takes them; "" for none."""
+    seen = [s for s in gpus_now(case) if s.state.total_bytes and s.state.used_bytes is not None]
+    return ",".join(str(s.state.index) for s in seen if s.state.index is not None and _share(s) <= _EMPTY)
 
 
 def _share(seen: Seen) -> float:

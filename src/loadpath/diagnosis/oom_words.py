@@ -10,6 +10,7 @@ from loadpath.core.facts.gpu import GpuState
 from loadpath.core.facts.memory import ProfiledItems, SleepReport
 from loadpath.core.units import GIB, show_bytes, show_count
 from loadpath.diagnosis.fits import SHARES, is_multimodal, named_model, number, weights_of
+from loadpath.diagnosis.gpu_memory_owners import owners_beside
 from loadpath.diagnosis.memory_remedies import as_printed
 from loadpath.planning.kv import subtracts_graphs
 from loadpath.planning.oom import holders, shortage
@@ -43,6 +44,7 @@ def values(case: Case, fact: OutOfMemory, ooms: list[OutOfMemory]) -> dict[str, 
         made["full_share"] = f"{100 * (1 - fact.free_bytes / fact.total_bytes):.1f} %"
     made["one_rank"] = _one_rank(case, ooms)
     made["items"] = profiled(case)
+    made["owners"] = owners_beside(case)
     made |= _oddities(case, fact)
     return made
 
