@@ -17,9 +17,11 @@ from loadpath.core.facts.gpu import GpuSeries, ProcessSeries
 from loadpath.core.text import Capture, Line
 
 _TIMES = ("date", "time")
-_NAMES = frozenset(
-    ["gpu", "date", "time", "pid", "type", "pwr", "gtemp", "mtemp", "temp", "sm", "mem", "enc", "dec", "jpg", "ofa", "mclk", "pclk", "pviol", "tviol", "fb", "bar1", "ccpm", "sbecc", "dbecc", "pci", "rxpci", "txpci", "command"]
+_COLUMNS = (
+    "gpu date time pid type pwr gtemp mtemp temp sm mem enc dec jpg ofa mclk pclk pviol tviol fb bar1 ccpm sbecc dbecc "
+    "pci rxpci txpci command"
 )
+_NAMES = frozenset(_COLUMNS.split())
 
 
 def _cells(text: str) -> list[str]:
