@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.container import ContainerState
+from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.errors import ProcessEnded, Symptom
 from loadpath.core.facts.host import HostMemory
 from loadpath.core.report import Check, Finding, Remedy
@@ -18,6 +19,11 @@ from loadpath.core.units import show_bytes
 from loadpath.diagnosis.host_limits import HOLD_LESS, LOAD_LESS, MORE_MEMORY, symptoms_of
 from loadpath.diagnosis.rule import Rule, finding
 
+TRAIN_LESS = Remedy(
+    "Train with less in RAM: LoRA in place of all parameters, an 8-bit optimizer, offload to NVMe in place of RAM, fewer "
+    "processes per host.",
+    "finetuning_type: lora  # ZeRO: offload_optimizer.device: nvme",
+)
 SIGKILL = (-9, 137)
 _KERNEL_LOG = Check(
     "Did the kernel kill it, and how much did it hold?",
@@ -52,6 +58,13 @@ def judge_killed(case: Case) -> Iterator[Finding]:
     if memory is not None and memory.used_share is not None:
         facts.append(memory)
         cause.append(f"Host memory was {memory.used_share:.1%} full{_of_total(memory)}.")
+    offload = next((s for s in case.all(Setting) if "offload" in s.value.lower() and s.basis == "command"), None)
+    if offload is not None:
+        facts.append(offload)
+        cause.append(
+            f"The run offloads to the CPU (`{offload.value}`): Adam's states then take 12 bytes of host RAM per parameter, "
+            "16 with fp32 gradients."
+        )
     yield finding(
         "killed-by-signal-9",
         facts,
@@ -61,10 +74,16 @@ def judge_killed(case: Case) -> Iterator[Finding]:
         remedies=[
             Remedy(f"If the check shows an OOM kill: {_lower(MORE_MEMORY.action)}", MORE_MEMORY.command),
             Remedy(f"Or {_lower(LOAD_LESS.action)}", LOAD_LESS.command),
-            HOLD_LESS,
+            TRAIN_LESS if offload is not None or _trains(case, facts) else HOLD_LESS,
         ],
         next_checks=(_KERNEL_LOG, _CONTAINER_STATE),
     )
+
+
+def _trains(case: Case, facts: Sequence[Fact]) -> bool:
+    """Is it a training? Its launcher's words or options say so."""
+    launched = any(s.name.startswith(("torchrun:", "deepspeed:", "accelerate:")) for s in case.all(Setting))
+    return launched or any(word in f.text for f in facts for word in ("return code = -9", "elastic", "DataLoader"))
 
 
 def _lower(text: str) -> str:
@@ -116,11 +135,12 @@ def judge_exit(case: Case) -> Iterator[Finding]:
         for s in case.all(ContainerState)
         if s.exit_code not in (None, 0) and not s.oom_killed and s.reason != "OOMKilled"
     ]
-    looping = [s for s in case.all(ContainerState) if s.reason == "CrashLoopBackOff"]
+    looping: list[Fact] = [s for s in case.all(ContainerState) if s.reason == "CrashLoopBackOff"]
+    looping += symptoms_of(case, "k8s-crash-loop")
     if ended and ended[-1].exit_code == 137:
         yield _exit_137(case, ended[-1])
     elif ended or looping:
-        yield _other_exit(case, [*ended[-1:], *looping[-1:]])
+        yield _other_exit(case, ended[-1] if ended else None, [*ended[-1:], *looping[-1:]])
 
 
 def _exit_137(case: Case, state: ContainerState) -> Finding:
@@ -147,18 +167,17 @@ def _exit_137(case: Case, state: ContainerState) -> Finding:
     )
 
 
-def _other_exit(case: Case, states: Sequence[ContainerState]) -> Finding:
-    state = states[0]
-    known = EXITS.get(state.exit_code or 0)
+def _other_exit(case: Case, state: ContainerState | None, facts: Sequence[Fact]) -> Finding:
+    known = EXITS.get(state.exit_code or 0) if state else None
     restarts = max((s.restarts or 0 for s in case.all(ContainerState)), default=0)
     again = f" It was restarted {restarts} times." if restarts else ""
-    if known is not None:
+    if known is not None and state is not None:
         cause = f"Exit code {state.exit_code} is {known[0]}: {known[1]}.{again}"
     else:
-        cause = f"The container's program ends by itself each time; its state does not say why.{again}"
+        cause = f"The container's program ends by itself each time; what is shown does not say why.{again}"
     return finding(
         "k8s-crash-loop",
-        states,
+        facts,
         case=case,
         cause=cause,
         remedies=[],
@@ -166,11 +185,12 @@ def _other_exit(case: Case, states: Sequence[ContainerState]) -> Finding:
             Check(
                 "What did the run that ended say?", "kubectl logs POD --previous | tail -100  # docker logs CONTAINER"
             ),
+            Check("With which exit code and reason did it end?", "kubectl describe pod POD | grep -A6 'Last State'"),
         ),
     )
 
 
 RULES = (
     Rule(judge_killed, (), ("killed-by-signal-9",), uses=(Symptom, ProcessEnded, HostMemory)),
-    Rule(judge_exit, (ContainerState,), ("exited-on-sigkill", "k8s-crash-loop")),
+    Rule(judge_exit, (), ("exited-on-sigkill", "k8s-crash-loop"), uses=(ContainerState, Symptom)),
 )
