@@ -28,7 +28,7 @@ _BY_GPU = (
     "no-cuda-device", "no-gpu-initialised", "engine-*timed-out", "engine-process-died", "engine-core-failed", "engine-dead",
     "worker-*", "sglang-watchdog", "sglang-scheduler-*", "sglang-rank-died-*", "sglang-health-check-failed",
     "process-crashed", "cpp-terminate", "unrecognised-exception", "ollama-discovery-failed", "ollama-runner-*", "gpu-hang",
-    "nvml-unknown-on-host", "container-lost-gpu-access",
+    "nvml-unknown-on-host", "container-lost-gpu-access", "kernel-task-hung",
 )  # fmt: skip
 _BY_OOM_KILLER = (
     "killed-by-signal-9", "exited-on-sigkill", "worker-*", "engine-process-died", "engine-core-failed", "engine-dead",

@@ -12,7 +12,15 @@ from typing import Any
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.kernel import AdapterInitFailed, AerError, GpuLost, SlotLinkDown, SxidEvent, XidEvent
+from loadpath.core.facts.kernel import (
+    AdapterInitFailed,
+    AerError,
+    GpuIdentity,
+    GpuLost,
+    SlotLinkDown,
+    SxidEvent,
+    XidEvent,
+)
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import show_seconds
 from loadpath.diagnosis.rule import Rule, fill, finding, row_remedies
@@ -70,7 +78,12 @@ def _of_incident(case: Case, incident: Incident) -> Finding:
         severity="warning" if harmless else None,
         operator_action=doing.does if doing else "none" if harmless else row.operator_action,
         blast_radius=doing.blast if doing else row.blast_radius,
-        figures={"xid": incident.lead.code, "gpus": gpus, "xids": sorted({e.code for e in incident.events})},
+        figures={
+            "xid": values["xid"],
+            "gpus": gpus,
+            "xids": sorted({e.code for e in incident.events}),
+            "uuids": [i.uuid for i in case.all(GpuIdentity) if i.pci in gpus],
+        },
     )
 
 

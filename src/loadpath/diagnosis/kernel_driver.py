@@ -46,15 +46,14 @@ def judge_module(case: Case) -> Iterator[Finding]:
             yield _mismatch(case, facts, values)
         else:
             built = [m for m in case.all(DkmsModule) if "installed" in m.state] if row_id in _BUILT else []
-            certainty = (
-                None if refusal is None or refusal.count or refusal.pci or refusal.device_id else _by_list(refusal)
-            )
+            certainty = _by_list(refusal)
             yield finding(row_id, [*facts, *built], case=case, values=values, certainty=certainty)
 
 
-def _by_list(refused: GpuRefused) -> Certainty | None:
+def _by_list(refused: GpuRefused | None) -> Certainty | None:
     """That nouveau is among the loaded modules only suggests that it has the card."""
-    return "likely" if refused.why == "owned" and refused.text.startswith("nouveau") else None
+    listed = refused is not None and refused.why == "owned" and refused.text.startswith("nouveau")
+    return "likely" if refused and listed and not (refused.count or refused.pci) else None
 
 
 def _common(case: Case) -> dict[str, Any]:

@@ -27,6 +27,8 @@ def _pattern(name: str) -> re.Pattern[str]:
         "module": rf"NVIDIA UNIX (?P<open>Open )?(?:[\w-]+ )?Kernel Module(?: for \S+)?\s+(?P<version>{NUMBER})",
         "client": rf"(?:the client|NVRM:)(?: '?[^']*'? \(pid \d+\))? has the version (?P<version>{NUMBER})",
         "kernel": rf"kernel module has the version (?P<version>{NUMBER})",
+        "dso-kernel": rf"kernel (?:reported version is:|version) (?P<version>{NUMBER})\b",
+        "dso": rf"(?:DSO version|libcuda reported version is:) (?P<version>{NUMBER})",
         "nvml": r"NVML library version: *(?P<version>\d{3}\.\d+(?:\.\d+)?)",
         "file": rf"\b(?:libnvidia-ml|libcuda|libnvidia-ptxjitcompiler)\.so\.(?P<version>{NUMBER})\b",
         "upgrade": rf"\b(?P<name>{PACKAGE})(?::\w+)? \((?P<old>{NUMBER})[^,()]*, (?P<version>{NUMBER})[^()]*\)",
@@ -53,9 +55,9 @@ def read(capture: Capture) -> Iterator[Fact]:
         if found := _pattern("module").search(text):
             flavour: Literal["open", "proprietary"] = "open" if found["open"] else "proprietary"
             yield DriverPart(**common, side="module", version=found["version"], flavour=flavour)
-        if found := _pattern("kernel").search(text):
+        if found := _pattern("kernel").search(text) or _pattern("dso-kernel").search(text):
             yield DriverPart(**common, side="module", version=found["version"])
-        for name in ("client", "nvml", "file"):
+        for name in ("client", "nvml", "file", "dso"):
             if (found := _pattern(name).search(text)) and not (name == "client" and "kernel module has" in found[0]):
                 yield DriverPart(**common, side="library", version=found["version"])
         for name in ("upgrade", "dpkg"):

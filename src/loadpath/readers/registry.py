@@ -75,7 +75,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("oom-killer", "oom_killer", (
         "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
     ), "anywhere"),
-    ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "NVML library", "libcuda.so."), "anywhere"),
+    ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "NVML library", "DSO version", "libcuda.so."), "anywhere"),
     ReaderEntry("fabric-manager", "fabric_manager", ("detected NVSwitch",), "anywhere"),
     ReaderEntry("dcgm", "dcgm_diag", (
         "ran diagnostic", "| Diagnostic", "| Pass", "| Fail", "Health Monitor Report", "GPUs found", "GPU found",
@@ -92,10 +92,12 @@ READERS: tuple[ReaderEntry, ...] = (
     ), "anywhere"),
     ReaderEntry("kv-errors", "kv_errors", (
         "max seq len (", "kv pool holds", "no available memory for", "cannot auto-fit", "not enough memory", "leave no gpu memory",
-        "state cache", "memory pool size is", "maxtokensinpaged", "insufficient gpu memory", "no enough gpu memory", "free memory on device",
+        "state cache", "memory pool size is", "than the profiled value", "maxtokensinpaged", "insufficient gpu memory", "no enough gpu memory", "free memory on device",
         "error in memory prof", "warming up", "is too short to hold", "encoder cache will", "memory capacity is unb", "sleep mode freed",
     ), "anywhere"),
-    ReaderEntry("model-names", "model_names", ("pipeline(", "from_pretrained(", "llm(", "engine(", "--model-", "--model_"), "anywhere"),
+    ReaderEntry("python-calls", "python_calls", (
+        "pipeline(", "from_pretrained(", "llm(", "engine(", "engineargs(", "serverargs(", "engineconfig(", "--model_",
+    ), "anywhere"),
     ReaderEntry("broken-traceback", "broken_traceback", (
         "traceback (most recent call last)", 'file "', "exception in worker", "self.",
     ), "anywhere"),

@@ -47,7 +47,8 @@ def _patterns() -> _Patterns:
         ),
         plugin=re.compile(r"XidCriticalError: Xid=(?P<code>\d+) on Device=(?P<device>[^;,\s]+)"),
         loose=re.compile(
-            r"\bXID:? ?(?P<code>\d{1,3})\b(?P<rest>.*?(?:PCI:(?P<pci>[0-9a-fA-F:.]{7,})|(?P<pid>pid=\d+)).*)",
+            r"\bXID(?: error)?:? ?(?P<code>\d{1,3})\b(?=.*(?:PCI:[0-9a-fA-F:.]{7}|\bpid=\d|\bdetected\b|\boccurred\b))"
+            r"(?P<rest>(?:.*?PCI:(?P<pci>[0-9a-fA-F:.]{7,}))?.*)",
             re.IGNORECASE,
         ),
         caused_by=re.compile(r"caused by previous Xid (?P<code>\d+)"),
