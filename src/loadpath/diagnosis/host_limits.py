@@ -154,7 +154,36 @@ def judge_memlock(case: Case) -> Iterator[Finding]:
     )
 
 
+def judge_ray_disk(case: Case) -> Iterator[Finding]:
+    """Ray's own warning about the file system under its session folder."""
+    warned = symptoms_of(case, "ray-disk-nearly-full")
+    if not warned:
+        return
+    said = warned[-1].groups
+    room = {name: parse_size(said[name]) or 0 for name in ("free", "all")}
+    yield finding(
+        "ray-disk-nearly-full",
+        [warned[0], warned[-1]],
+        case=case,
+        cause=(
+            f"`{said['path']}` lies on a file system that is over {said['percent']} % full: {show_bytes(room['free'])} of "
+            f"{show_bytes(room['all'])} are free. Ray goes on with what it has in memory, but objects that have to be "
+            "spilled there will fail. The limit is a share of the whole, so a large file system warns early."
+        ),
+        remedies=[
+            Remedy(
+                "Put Ray's session files on another file system, or free space there.",
+                "ray start --temp-dir=/big/ray …",
+            ),
+            Remedy("If the free space is enough: raise Ray's limit.", "RAY_local_fs_capacity_threshold=0.99"),
+        ],
+        next_checks=(Check("What fills it?", "df -h /tmp; du -xsh /tmp/ray"),),
+        figures={"free_bytes": room["free"], "total_bytes": room["all"]},
+    )
+
+
 RULES = (
+    Rule(judge_ray_disk, (Symptom,), ("ray-disk-nearly-full",)),
     Rule(judge_allocation, (Symptom,), ("host-mmap-failed", "host-allocation-failed")),
     Rule(judge_memlock, (Symptom,), ("rdma-locked-memory-limit",), uses=(ResourceLimit,)),
 )
