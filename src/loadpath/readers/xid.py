@@ -26,6 +26,9 @@ class _Patterns(msgspec.Struct, frozen=True):
     sxid: re.Pattern[str]
     plugin: re.Pattern[str]
     loose: re.Pattern[str]
+    address: re.Pattern[str]
+    told: re.Pattern[str]
+    asked: re.Pattern[str]
     caused_by: re.Pattern[str]
     identity: re.Pattern[str]
     pid: re.Pattern[str]
@@ -46,11 +49,10 @@ def _patterns() -> _Patterns:
             r"(?:nvswitch(?P<switch>\d+): )?\bSXid ?\((?:PCI:)?(?P<pci>[^)\s]+)\): *(?P<code>\d{5})\b,? *(?P<rest>.*)"
         ),
         plugin=re.compile(r"XidCriticalError: Xid=(?P<code>\d+) on Device=(?P<device>[^;,\s]+)"),
-        loose=re.compile(
-            r"\bXID(?: error)?:? ?(?P<code>\d{1,3})\b(?=.*(?:PCI:[0-9a-fA-F:.]{7}|\bpid=\d|\bdetected\b|\boccurred\b))"
-            r"(?P<rest>(?:.*?PCI:(?P<pci>[0-9a-fA-F:.]{7,}))?.*)",
-            re.IGNORECASE,
-        ),
+        loose=re.compile(r"\bXID(?: error)?[:=]? ?(?P<code>\d{1,3})\b(?P<rest>.*)", re.IGNORECASE),
+        address=re.compile(r"\b(?:PCI:)?(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.\d)?)\b"),
+        told=re.compile(r"\bpid=\d|\b(?:detected|occurred|reported)\b", re.IGNORECASE),
+        asked=re.compile(r"\b(?:check|grep|see|look|dmesg|catalog\w*|docs?)\b|https?:", re.IGNORECASE),
         caused_by=re.compile(r"caused by previous Xid (?P<code>\d+)"),
         identity=re.compile(r"NVRM: GPU at (?:PCI:)?(?P<pci>[0-9a-fA-F:.]+): (?P<uuid>GPU-[0-9a-fA-F-]+)"),
         pid=re.compile(r"\bpid=(?:'(?P<quoted>[^']*)'|(?P<pid>[^,\s]+)),?"),
@@ -79,10 +81,22 @@ def read(capture: Capture) -> Iterator[Fact]:
             yield _xid(capture, line, last, found, rest)
         elif found := patterns.plugin.search(line.text):
             yield XidEvent(**at(capture, line), pci=pci_address(found["device"]), code=int(found["code"]))
-        elif found := patterns.loose.search(line.text):
+        elif (found := patterns.loose.search(line.text)) and _is_told(line.text):
             yield _xid(capture, line, line, found, found["rest"])
         elif found := patterns.identity.search(line.text):
             yield GpuIdentity(**at(capture, line), pci=pci_address(found["pci"]), uuid=found["uuid"])
+
+
+def _is_told(text: str) -> bool:
+    """Does a line in another program's words tell of an Xid that happened (not where to look for one)?"""
+    patterns = _patterns()
+    happened = patterns.address.search(text) or patterns.told.search(text)
+    return happened is not None and patterns.asked.search(text) is None
+
+
+def _address(text: str) -> str | None:
+    found = _patterns().address.search(text)
+    return found["pci"] if found else None
 
 
 def _whole(lines: Sequence[Line], i: int, rest: str) -> tuple[Line, str]:
@@ -109,9 +123,10 @@ def _xid(capture: Capture, line: Line, last: Line, found: re.Match[str], rest: s
     caused_by = patterns.caused_by.search(rest)
     code = int(found["code"])
     gi = found.groupdict().get("gi")
+    pci = found.groupdict().get("pci") or _address(line.text)
     return XidEvent(
         **at(capture, line, last),
-        pci=pci_address(found["pci"]) if found["pci"] else UNNAMED,
+        pci=pci_address(pci) if pci else UNNAMED,
         code=code,
         gi=int(gi) if gi else None,
         caused_by=int(caused_by["code"]) if caused_by else None,
