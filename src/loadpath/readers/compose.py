@@ -25,15 +25,31 @@ _TOP = frozenset(("version", "name", "services", "networks", "volumes", "configs
 # Keys of a service that say the same as an option of docker run.
 _OPTIONS = {"shm_size": "shm-size", "ipc": "ipc", "runtime": "runtime", "mem_limit": "memory", "gpus": "gpus", "privileged": "privileged",
             "pids_limit": "pids-limit", "network_mode": "network"}  # fmt: skip
+# A service by itself, without the `services:` above it, is known by keys that no Kubernetes container has.
+_IMAGE = re.compile(r"^(?P<indent>\s*)image:\s*\S")
+_OWN_KEYS = re.compile(
+    r"^\s*(?:container_name|deploy|shm_size|restart|ipc|runtime|gpus|extra_hosts|depends_on|mem_limit):"
+)
 LOOK_AHEAD = 8
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
+    if found := _IMAGE.match(lines[i].text):
+        return _service_extent(lines, i, len(found["indent"]))
     if not _BEGINS.match(lines[i].text):
         return i
     if not any(line.text.startswith("services:") for line in lines[i : i + LOOK_AHEAD]):
         return i
     return yaml_extent(lines, i, _TOP)
+
+
+def _service_extent(lines: Sequence[Line], i: int, indent: int) -> int:
+    end = i
+    while end < len(lines) and lines[end].text and len(lines[end].text) - len(lines[end].text.lstrip()) >= indent:
+        if not lines[end].text.startswith(" ") and not re.match(r"^[a-z_]+:(?:\s|$)", lines[end].text):
+            break
+        end += 1
+    return end if any(_OWN_KEYS.match(line.text) for line in lines[i:end]) else i
 
 
 def read(capture: Capture) -> Iterator[Fact]:
@@ -43,6 +59,9 @@ def read(capture: Capture) -> Iterator[Fact]:
         return
     where = at(capture, capture.lines[0], capture.lines[-1])
     for document in documents:
+        if isinstance(document, dict) and "services" not in document:
+            yield from _service(where, str(document.get("container_name") or "shown"), document)
+            continue
         services = document.get("services") if isinstance(document, dict) else None
         for name, service in services.items() if isinstance(services, dict) else ():
             if isinstance(service, dict):

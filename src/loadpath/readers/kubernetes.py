@@ -151,10 +151,10 @@ def _other(capture: Capture, line: Line) -> Iterator[Fact]:
             **at(capture, line), name=found["name"], ready=int(found["ready"]), containers=int(found["all"]),
             status=found["status"], restarts=int(found["restarts"]),
         )  # fmt: skip
-        if found["status"] in ("CrashLoopBackOff", "OOMKilled"):
+        if found["status"].endswith(("CrashLoopBackOff", "OOMKilled")):
             yield ContainerState(
-                **at(capture, line), name=found["name"], state="waiting", reason=found["status"],
-                restarts=int(found["restarts"]), oom_killed=found["status"] == "OOMKilled" or None,
+                **at(capture, line), name=found["name"], state="waiting", reason=found["status"].removeprefix("Init:"),
+                restarts=int(found["restarts"]), oom_killed=found["status"].endswith("OOMKilled") or None,
             )  # fmt: skip
     elif found := _pattern("runtime").match(text):
         yield Setting(**at(capture, line), name="k8s:runtime-class", value=found["name"], basis="dump")

@@ -65,7 +65,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("k8s-manifest", "k8s_manifest", (
         "apiVersion", "kind:", "containers:", "livenessProbe:", "startupProbe:", "readinessProbe:", "resources:", "volumeMounts:",
     )),
-    ReaderEntry("compose", "compose", ("services:", "version:")),
+    ReaderEntry("compose", "compose", ("services:", "version:", "image:")),
     ReaderEntry("kubectl", "kubectl_describe", ("Name:", "Events:", "LAST SEEN", "READY")),
     ReaderEntry("nccl", "nccl", ("NCCL", "bus bandwidth", "T/s", "tok/s", "tokens/s"), "anywhere"),
     ReaderEntry("kernel-log", "kernel_log", ("NVRM:", "nvidia-", "oom", "kernel", "PCIe", "segfault")),
