@@ -106,9 +106,11 @@ def _partial(case: Case, load: LayersOffloaded, loads: list[LayersOffloaded]) ->
         for part, name in (("weights", "weights"), ("kv", "KV cache"))
         if host.get(part)
     )
+    others = f"the other {rest}" if rest > 1 else "one"
+    runs = "run" if rest > 1 else "runs"
     cause = [
-        f"{load.on_gpu} of {load.total} layers are on the GPU; the other {rest}{f' ({amounts})' if amounts else ''} "
-        "run on the CPU, which sets the pace of every token."
+        f"{load.on_gpu} of {load.total} layers are on the GPU; {others}{f' ({amounts})' if amounts else ''} "
+        f"{runs} on the CPU, which sets the pace of every token."
     ]
     if plan.full_bytes and plan.free_bytes and plan.full_bytes > plan.free_bytes:
         cause.append(
@@ -128,7 +130,7 @@ def _partial(case: Case, load: LayersOffloaded, loads: list[LayersOffloaded]) ->
     return finding(
         PARTIAL, facts, case=case, cause=" ".join(cause), remedies=_room(case, plan, context),
         title=f"{load.on_gpu} of {load.total} layers are on the GPU: the rest runs on the CPU, so decoding is slow",
-        certainty="likely" if load.estimate else None,
+        certainty="likely" if load.estimate else None, severity="info" if rest == 1 else None,
         figures={"layers_on_gpu": load.on_gpu, "layers": load.total, "full_bytes": plan.full_bytes, "free_bytes": plan.free_bytes},
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ MODULES: tuple[str, ...] = (
     "sglang_graphs",
     "ggml_memory",
     "offload",
+    "rocm_override",
     "kv_cache",
     "kv_room",
     "free_memory",

@@ -93,7 +93,7 @@ class OffloadPlan(Fact, frozen=True, kw_only=True):
 
 
 class DeviceFound(Fact, frozen=True, kw_only=True):
-    """A device that an engine found (or was given). `library`: `cuda`, `rocm`, `vulkan`, `cpu`, …; capability `8.6`."""
+    """A device that an engine found (or was given). `library`: `cuda`, `rocm`, `vulkan`, `cpu`, …; capability `8.6`, or `gfx1100`."""
 
     name: str
     index: int | None = None

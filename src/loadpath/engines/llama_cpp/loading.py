@@ -176,7 +176,7 @@ _NAMES = "|".join(sorted(_CONTEXT, key=len, reverse=True))
 LOADING: tuple[Row, ...] = (
     Row("build", r"(?:^build: |common_params_print_info: build |\bbuild_info: b)(?P<build>\d+)", _started),
     Row("llama_server: initializing", r"llama_server: initializing", _started),
-    Row("Device ", r"^\s*Device (?P<index>\d+): (?P<name>.+?), (?:compute capability (?P<capability>\d+\.\d+)|gfx\w+)"
+    Row("Device ", r"^\s*Device (?P<index>\d+): (?P<name>.+?), (?:compute capability )?(?P<capability>\d+\.\d+|gfx\w+)"
         r"(?:.*?VRAM: (?P<total>\d+) MiB)?", _device),
     Row("failed to initialize CUDA", r"failed to initialize CUDA", _no_cuda),
     Row("using device ", r"using device (?P<device>\w+) \(.*\) - (?P<free>\d+) MiB free", _free),

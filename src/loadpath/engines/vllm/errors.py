@@ -89,6 +89,8 @@ PATTERNS = (
         "unexpectedly", r"Worker proc (?P<name>\S+) died unexpectedly(?:.*exit code: (?P<code>-?\d{1,5})\b)?", _ended
     ),
     Pattern("unexpectedly", r"Engine core proc (?P<name>\S+) died unexpectedly", _ended),
+    Pattern("died unexpectedly", r"(?P<name>RayWorkerProc \S+) died unexpectedly", _ended),
+    Pattern("ChildProcessError", r"ChildProcessError: (?P<name>worker) died", _ended),
     Pattern("exited unexpectedly", r"MPClient: (?P<name>engine core) exited unexpectedly", _ended),
     Pattern(
         " died, exit code", r"Worker (?P<name>\S+) pid (?P<pid>\d{1,9}) died, exit code: (?P<code>-?\d{1,5})\b", _ended

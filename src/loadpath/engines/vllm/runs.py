@@ -16,7 +16,12 @@ _START = re.compile(r"Initializing an? (?:V[01] )?LLM engine ")
 _OVER = ("init engine (", "failed to start", "core initialization failed", "Processed prompts", "startup complete",
          "# GPU blocks:", "# cuda blocks:", "# CUDA blocks:")  # fmt: skip
 # What a program prints before its engine: the start begins with the first of them.
-_BEFORE = ("non-default args: ", "Resolved architecture: ", "This model supports multiple tasks", "Chunked prefill is enabled")
+_BEFORE = (
+    "non-default args: ",
+    "Resolved architecture: ",
+    "This model supports multiple tasks",
+    "Chunked prefill is enabled",
+)
 LINES_BEFORE = 40
 
 
