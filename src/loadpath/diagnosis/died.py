@@ -15,11 +15,12 @@ from loadpath.diagnosis.rule import Rule, finding
 ROW = "engine-process-died"
 CRASHES = {
     -11: "a segmentation fault (SIGSEGV)", -6: "an abort (SIGABRT)", -7: "a bus error (SIGBUS)",
-    -4: "an illegal instruction (SIGILL)", -8: "an arithmetic fault (SIGFPE)", -15: "SIGTERM: it was told to stop",
+    -4: "an illegal instruction (SIGILL)", -8: "an arithmetic fault (SIGFPE)",
 }  # fmt: skip
 # What waiting processes raise because another one is gone.
 ECHOES = ("EngineDeadError", "AsyncEngineDeadError", "CancelledError", "MQEngineDeadError", "ConnectionResetError",
           "BrokenPipeError", "EOFError", "KeyboardInterrupt", "SystemExit")  # fmt: skip
+TOLD = (-15, 143)
 SIGKILL = (-9, 137)  # judged by `exits`, which says the same of every program
 
 
@@ -34,6 +35,9 @@ def judge(case: Case) -> Iterator[Finding]:
     if _raised_before(case, first):
         return
     name, code = first.name or "", first.exit_code
+    if code in TOLD:
+        yield _told(case, shown, first)
+        return
     who = "worker process" if "orker" in name else "engine core process"
     idle = _idle(case, first)
     cause = [f"The {who} {name} ended and printed no error of its own, so the log does not say why."]
@@ -61,6 +65,21 @@ def judge(case: Case) -> Iterator[Finding]:
                    "docker run --restart always …   (or a liveness probe on /health)"),
         ],
         next_checks=_checks(first),
+    )  # fmt: skip
+
+
+def _told(case: Case, shown: list[Fact], first: ProcessEnded) -> Finding:
+    """Exit code -15: another process of the server ended it, so the cause is elsewhere."""
+    return finding(
+        ROW, [*shown, first], case=case, boundary="framework-engine", certainty="possible",
+        title="A worker was ended by SIGTERM while the server came down; what brought it down is not in these lines",
+        cause=f"Exit code {first.exit_code} is SIGTERM: the main process, a supervisor or a person ended {first.name}. That is "
+              "how vLLM takes its workers down after another process failed, so this line is a consequence.",
+        remedies=[Remedy("Find the first error of the run, in the main process or another rank, and cure that")],
+        next_checks=(
+            Check("What was printed before the first worker died?", "grep -nE 'Error|Traceback|Killed|signal' SERVER.log | head -20"),
+            Check("Did the kernel or a supervisor end it?", "dmesg -T | grep -Ei 'oom-kill|killed process'; journalctl -u SERVICE"),
+        ),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from loadpath.core.facts.engine import (
     GraphsCaptured,
     InitTook,
     Progress,
+    RankAssigned,
     ServerReady,
     StepMark,
     WeightsLoaded,
@@ -118,6 +119,9 @@ def _faster_load(case: Case) -> list[Remedy]:
     ]
     if case.engine in (None, "vllm"):
         remedies.append(Remedy("Read with a streaming, parallel loader", "--load-format runai_streamer"))
+        if any(r.world_size > 1 for r in case.all(RankAssigned)):
+            remedies.append(Remedy("With tensor parallelism save each rank's share once, so that a rank reads only that",
+                                   "--load-format sharded_state"))  # fmt: skip
         remedies.append(
             Remedy("Read ahead on network file systems (0.18 and later)", "--safetensors-load-strategy prefetch")
         )

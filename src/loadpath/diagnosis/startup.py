@@ -54,6 +54,19 @@ def waits(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def core_wait(case: Case) -> Iterator[Finding]:
+    """The API server's notice, every ten seconds, that its engine core has not reported yet."""
+    notices = [w for w in case.all(Waiting) if w.what == "engine core"]
+    if not notices:
+        return
+    yield finding(
+        "engine-core-wait", notices[-1:], case=case,
+        cause=f"The notice stands here {len(notices)} times, about ten seconds apart. It says only that the engine is not ready: "
+              "the EngineCore and Worker lines tell whether it loads, compiles or stands still.",
+        next_checks=(Check("What does the engine do?", "grep -E 'EngineCore|Worker' SERVER.log | tail; py-spy dump --pid PID"),),
+    )  # fmt: skip
+
+
 def _next_line(case: Case, notice: Waiting) -> float | None:
     """Seconds from the notice to the next line of another process; None where there is none."""
     capture = case.capture_of(notice)
@@ -168,6 +181,7 @@ def time_limit(case: Case) -> Iterator[Finding]:
 RULES = (
     Rule(ray_waits, (), ("ray-waits-for-gpus",), (Symptom, Waiting)),
     Rule(waits, (Waiting,), ("broadcast-wait",)),
+    Rule(core_wait, (Waiting,), ("engine-core-wait",)),
     Rule(silent_end, (Stopped, StepMark), ("start-killed-silently",)),
     Rule(interrupted, (Stopped,), ("start-interrupted",)),
     Rule(time_limit, (Stopped,), ("job-time-limit",)),
