@@ -7,13 +7,13 @@ from typing import TypeVar
 import pytest
 
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import Concurrency, KvShortfall
+from loadpath.core.facts.engine import Concurrency, KvShortfall, ModelNamed, Setting
 from loadpath.core.facts.errors import FreeBelowDesired, MemoryChangedWhileProfiling
 from loadpath.core.facts.memory import BrokenOff, MemoryUnbalanced, NoRoomForKv, ProfiledItems, WarmUpShortage
 from loadpath.core.text import Capture
 from loadpath.core.units import gib
 from loadpath.intake.clean import clean
-from loadpath.readers import broken_traceback, kv_errors, model_names
+from loadpath.readers import broken_traceback, kv_errors, python_calls
 
 F = TypeVar("F", bound=Fact)
 
@@ -139,4 +139,11 @@ def test_traceback_without_its_exception() -> None:
      "python deploy.py --model_type /models/Some-40B"],
 )  # fmt: skip
 def test_model_named_in_code(text: str) -> None:
-    assert next(iter(model_names.read(capture(text)))).name == "/models/Some-40B"
+    named = [f for f in python_calls.read(capture(text)) if isinstance(f, ModelNamed)]
+    assert named[0].name == "/models/Some-40B"
+
+
+def test_settings_of_a_python_call_over_several_lines() -> None:
+    text = 'llm = LLM(\n    model="org/model-14b",\n    gpu_memory_utilization=0.95,\n    max_model_len=32768,\n    enforce_eager=True)\n'
+    settings = {f.name: f.value for f in python_calls.read(capture(text)) if isinstance(f, Setting)}
+    assert settings == {"gpu-memory-utilization": "0.95", "max-model-len": "32768", "enforce-eager": "True"}

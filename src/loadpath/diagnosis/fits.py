@@ -17,6 +17,7 @@ from loadpath.core.facts.engine import (
     WeightsLoaded,
 )
 from loadpath.core.facts.errors import FreeBelowDesired, OutOfMemory
+from loadpath.core.units import GIB
 from loadpath.engines import registry as engines
 from loadpath.planning.kv import Model, default_utilisation, share_of
 from loadpath.planning.names import model_of, scheme_of
@@ -129,6 +130,15 @@ def model_name(case: Case) -> str | None:
 def named_model(case: Case) -> Model | None:
     """The model's size by its name, with the stored bits that a quantisation setting tells."""
     return model_of(model_name(case))
+
+
+def named_size(case: Case) -> str:
+    """ "32B parameters take about 60 GiB of weights at 16 bits" of a model whose name tells its size."""
+    model = named_model(case)
+    if model is None:
+        return ""
+    size = model.weight_bytes / GIB
+    return f"{model.parameters / 1e9:g}B parameters take about {size:.0f} GiB of weights at {model.stored_bits} bits"
 
 
 def weight_bits(case: Case) -> int:

@@ -20,6 +20,7 @@ from loadpath.planning.oom import shortage
 CONTEXTS_OF_OTHERS = 3 * GIB  # contexts and communication buffers of other ranks explain up to so much
 NEARLY = 0.03  # of the GPU: so little missing is easier given up than freed
 WORTH_SHARING = 0.15  # of the GPU: less free than this is no place for a server
+GB10 = (117 * GIB, 124 * GIB)  # total memory of DGX Spark and its kin; no card of its own has that size
 FULL, EMPTY = 0.85, 0.05  # used share of a GPU that counts as full, as empty
 
 
@@ -42,20 +43,31 @@ def judge_free(case: Case) -> Iterator[Finding]:
             "contexts of other processes or ranks on this GPU, or a display" if small
             else "another process, an engine that has not ended, or an earlier stage of the same launcher"
         ),
+        "unified": _unified(case, total),
         "siblings": (
             "The launcher starts several engines (stages) on the same visible GPUs: each needs its own device or its own share."
             if case.setting("omni") is not None else ""
         ),
     }  # fmt: skip
-    remedies = _free_remedies(engine, fact, held, small, bool(values["siblings"]), free_beside(case))
+    remedies = _free_remedies(
+        engine, fact, held, small, bool(values["siblings"]), free_beside(case), bool(values["unified"])
+    )
     yield finding(
         "gpu-memory-not-free", facts, case=case, values=values, remedies=remedies,
         figures={"free_bytes": fact.free_bytes, "total_bytes": total, "wanted_bytes": want},
     )  # fmt: skip
 
 
+def _unified(case: Case, total: int | None) -> str:
+    """On boards whose GPU and host share memory, the page cache and every program count as used."""
+    shared = any(s.memory == "unified" for s in case.all(GpuState)) or (total is not None and GB10[0] < total < GB10[1])
+    if not shared:
+        return ""
+    return "On this board (by its memory size a GB10) GPU and host share memory: page cache and other programs count as used."
+
+
 def _free_remedies(
-    engine: str, fact: FreeBelowDesired, held: int | None, small: bool, stages: bool, empty: str
+    engine: str, fact: FreeBelowDesired, held: int | None, small: bool, stages: bool, empty: str, unified: bool
 ) -> tuple[Remedy, ...]:
     free_up = Remedy(
         f"Stop the process that holds {show_bytes(held)} on this GPU (or wait until it has ended), then start again" if held
@@ -75,6 +87,10 @@ def _free_remedies(
             f"Ask for no more than what is free: a memory share of {share:g}", flag(engine, "memory-share", share),
             f"budget {show_bytes(budget)}; weights and KV cache must fit in it", {"budget_bytes": int(budget)},
         )  # fmt: skip
+    if unified:
+        cache = Remedy("Give the page cache back to the system first", "sync; echo 3 | sudo tee /proc/sys/vm/drop_caches",
+                       "file pages of the download or of an earlier load are then free")  # fmt: skip
+        return tuple(r for r in (lower, cache, free_up) if r is not None)
     nearly = (
         fact.desired_bytes is not None
         and fact.total_bytes is not None

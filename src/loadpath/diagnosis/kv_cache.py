@@ -19,6 +19,7 @@ from loadpath.diagnosis.fits import (
     count,
     engine_of,
     fit_of,
+    named_size,
     of_run,
     on_cpu,
     pool_of,
@@ -62,6 +63,7 @@ def judge_shortfall(case: Case) -> Iterator[Finding]:
         "share_refused": share_refused(fit),
         "quantise_only": _only_quantising(fit),
         "dear": too_dear(start_of(case)),
+        "model": "" if fit.weights_bytes else named_size(case),
     }
     evidence = [*profile_facts(case, fact), *shortfalls]
     yield finding(

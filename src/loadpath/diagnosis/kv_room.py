@@ -8,9 +8,10 @@ from loadpath.core.case import Case, version_numbers
 from loadpath.core.facts.engine import EngineStarted, MemoryBreakdown, WeightsLoaded
 from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.memory import NoRoomForKv
+from loadpath.core.facts.placement import FreeMemory
 from loadpath.core.report import Finding, Remedy
-from loadpath.core.units import GIB, show_bytes, show_count
-from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, is_v1, named_model, number
+from loadpath.core.units import show_bytes, show_count
+from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, is_v1, named_size, number
 from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
 from loadpath.diagnosis.memory_remedies import made, more_gpus, smaller_weights
 from loadpath.diagnosis.rule import Rule, finding
@@ -53,12 +54,13 @@ def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
     draft = case.setting("speculative-draft-model-path", "speculative-algorithm", "speculative-config")
     values = {
         "fraction": f"{fraction:g}" if fraction else "",
-        "at": f"At --mem-fraction-static {fraction:g}" if fraction else "Here",
+        "static": _static(
+            case, fraction, "and the draft model's " if draft else "(and a draft model's, if there is one) "
+        ),
         "least": f"{fact.least_fraction:g}" if fact.least_fraction else "",
         "least_up": f"{min(0.99, int(fact.least_fraction * 100 + 2) / 100):g}" if fact.least_fraction else "",
         "tokens": show_count(fact.tokens) if fact.tokens else "",
-        "model": _named_size(case),
-        "draft": "and the draft model " if draft else "(and a draft model's, if there is one) ",
+        "model": named_size(case),
         "charged": _charged(case),
         "component": fact.component,
         "context": _context(case, fit),
@@ -69,13 +71,19 @@ def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
     return values
 
 
-def _named_size(case: Case) -> str:
-    """ "32B parameters take about 60 GiB of weights at 16 bits" of a model whose name tells its size."""
-    model = named_model(case)
-    if model is None:
-        return ""
-    size = model.weight_bytes / GIB
-    return f"{model.parameters / 1e9:g}B parameters take about {size:.0f} GiB of weights at {model.stored_bits} bits"
+def _static(case: Case, fraction: float | None, draft: str) -> str:
+    """SGLang's share is one of the memory that was free before the weights: what the log shows of it."""
+    share = f"the static share (--mem-fraction-static {fraction:g})" if fraction else "the static share"
+    said = (
+        f"The weights {draft}take more than {share} of the memory that was free before loading: zero or less is left "
+        "for the KV pool."
+    )
+    before = [m.bytes for m in case.all(FreeMemory) if m.when == "before-weights" and not m.what.startswith("draft")]
+    after = [m.bytes for m in case.all(FreeMemory) if m.when == "after-weights"]
+    if not before or not after or min(after) >= min(before):
+        return said
+    least = 1 - min(after) / min(before)
+    return f"{said} {show_bytes(min(before))} was free before the weights and {show_bytes(min(after))} after: above {least:.3f} it starts."
 
 
 def _context(case: Case, fit: Fit) -> str:

@@ -189,7 +189,9 @@ def serving(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple
         )
     logprobs = Remedy(
         "Ask for no prompt log-probabilities on long prompts",
-        "omit prompt_logprobs, and echo together with logprobs",
+        "logprob_start_len=-1 (the default) with return_logprob"
+        if engine == "sglang"
+        else "omit prompt_logprobs, and echo with logprobs",
         "saves prompt tokens x vocabulary x 4 bytes",
     )
     return _kept(

@@ -12,6 +12,7 @@ from loadpath.diagnosis.fits import SHARES, engine_of, fit_of, named_model, numb
 from loadpath.diagnosis.rule import finding
 
 LIBRARIES = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cusolver": "cuSOLVER", "cusparse": "cuSPARSE", "cufft": "cuFFT"}
+LOW_RATIO = 0.3  # of the free memory: a pool so small leaves room enough
 LARGE = 30 * GIB  # weights from here on are more than a card of 40 GB leaves room beside
 
 
@@ -34,41 +35,56 @@ def turbomind(case: Case, ooms: list[OutOfMemory]) -> Finding:
     named = named_model(case)
     values: dict[str, str] = {}
     step: FindingStep | None = None
-    large = named is not None and named.weight_bytes > LARGE
+    loading = any(o.phase == "weights" for o in ooms)
+    large = loading or (named is not None and named.weight_bytes > LARGE)
+    ratio = number(case, "cache-max-entry-count")
     if named is not None:
         values["model"] = (
             f"By the model's name, {named.parameters / 1e9:g}B parameters at {named.stored_bits} bits take about "
             f"{named.weight_bytes / GIB:.0f} GiB of weights"
         )
+    if any(o.phase == "kv-pool" for o in ooms):
+        step = "kv-pool"
     if large:
         step = "weight-load"
         values["pool"] = (
             "That fills most of a single card before the KV cache; cache_max_entry_count is only a share of what is "
             "left, so changing it alone cannot create the room."
         )
+    elif ratio is not None and ratio <= LOW_RATIO:
+        values["pool"] = (
+            f"cache_max_entry_count is {ratio:g} already, so the pool is not what fills the card: run-time buffers "
+            "(batch x session length) or another process are."
+        )
     else:
         values["pool"] = (
             "The KV pool takes cache_max_entry_count (default 0.8) of the memory that is free after loading, which "
             "leaves little for a batch's run-time buffers."
         )
-    return finding("turbomind-oom", ooms, case=case, values=values, step=step, remedies=_turbomind_remedies(large))
+    return finding(
+        "turbomind-oom", ooms, case=case, values=values, step=step, remedies=_turbomind_remedies(large, ratio)
+    )
 
 
-def _turbomind_remedies(large: bool) -> tuple[Remedy, ...]:
+def _turbomind_remedies(large: bool, ratio: float | None) -> tuple[Remedy, ...]:
     tensor = Remedy(
         "Split the model over two GPUs", "TurbomindEngineConfig(tp=2) / --tp 2", "half of the weights on each"
     )
     awq = Remedy(
         "Serve the 4-bit (AWQ) checkpoint, or a smaller model", "model_format='awq'", "weights about 0.28 of 16 bits"
     )
+    now = 0.8 if ratio is None else ratio
+    to = round(now / 2, 2)
     share = Remedy(
-        "Lower cache_max_entry_count from 0.8 to 0.4", "--cache-max-entry-count 0.4",
-        "leaves 60 % of the free memory for run-time buffers instead of 20 %",
+        f"Lower cache_max_entry_count from {now:g} to {to:g}", f"--cache-max-entry-count {to:g}",
+        f"leaves {100 * (1 - to):.0f} % of the free memory for run-time buffers instead of {100 * (1 - now):.0f} %",
     )  # fmt: skip
     batch = Remedy(
         "Smaller batches and sessions", "--max-batch-size 4 --session-len 4096", "fewer run-time buffers at once"
     )
-    return (tensor, awq, batch) if large else (share, batch, awq, tensor)
+    if large:
+        return (tensor, awq, batch)
+    return (batch, awq, tensor) if ratio is not None and ratio <= LOW_RATIO else (share, batch, awq, tensor)
 
 
 def tensorrt(case: Case, ooms: list[OutOfMemory]) -> Finding:

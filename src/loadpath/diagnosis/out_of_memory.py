@@ -28,7 +28,7 @@ _OF_STEP = {
 _STEPS: dict[str, FindingStep] = {
     "weights": "weight-load", "conversion": "weight-load", "profiling": "memory-profiling", "kv-pool": "kv-pool",
     "graph-capture": "graph-capture", "sampler-warm-up": "warm-up", "serving": "serving", "wake-up": "serving",
-    "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
+    "training-setup": "weight-load", "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
 }  # fmt: skip
 FILLED = 0.99  # of the card in live allocations: more than any engine's share, so no share was at work yet
 
@@ -183,7 +183,12 @@ def judge_broken_off(case: Case) -> Iterator[Finding]:
     fact = case.all(BrokenOff)[0]
     weights = weights_of(case)
     profiling = fact.phase == "profiling"
-    if case.has(OutOfMemory) or case.has(WarmUpShortage) or not (profiling or (weights and fact.phase == "")):
+    if case.has(OutOfMemory) or case.has(WarmUpShortage):
+        return
+    if fact.phase == "conversion" or (fact.allocating and fact.phase in ("weights", "kv-pool", "graph-capture")):
+        yield _allocation_broke_off(case, fact)
+        return
+    if not profiling and not (weights and fact.phase == ""):
         return
     after = step_at(case, fact) not in ("weight-load", "memory-profiling", "unseen")
     if not profiling and (case.has(MemoryBreakdown) or case.has(ServerReady) or after):
@@ -207,6 +212,21 @@ def judge_broken_off(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+def _allocation_broke_off(case: Case, fact: BrokenOff) -> Finding:
+    """A traceback without its exception that ends where memory is asked for (or weights are repacked)."""
+    engine, fit = engine_of(case, fact), fit_of(case, fact)
+    oom = OutOfMemory(span=fact.span, cut=True, phase=fact.phase)
+    remedies = {
+        "kv-pool": fixes.pool(engine, fit), "graph-capture": fixes.capture(engine, fit, case),
+    }.get(fact.phase) or fixes.weights(engine, fit, fact.phase, oom)  # fmt: skip
+    doing = {"conversion": "converting the weights", "kv-pool": "allocating the KV cache",
+             "graph-capture": "capturing CUDA graphs"}.get(fact.phase, "creating or loading the weights")  # fmt: skip
+    values = {"doing": doing, "function": fact.function}
+    return finding(
+        "allocation-broke-off", [fact], case=case, values=values, step=_STEPS.get(fact.phase), remedies=remedies
+    )
+
+
 RULES = (
     Rule(judge_oom, (OutOfMemory,), (
         "gpu-oom-weights", "gpu-oom-profiling", "gpu-oom-graph-capture", "gpu-oom-kv-pool", "gpu-oom-serving",
@@ -214,5 +234,5 @@ RULES = (
         "gpu-oom", "gpu-oom-library", "turbomind-oom", "tensorrt-oom", "host-memory-refused",
     ), (WeightsLoaded, ProfiledItems)),
     Rule(judge_warm_up, (WarmUpShortage,), ("gpu-oom-sampler-warm-up",), (OutOfMemory,)),
-    Rule(judge_broken_off, (BrokenOff,), ("profiling-broke-off",), (WeightsLoaded, ProfiledItems)),
+    Rule(judge_broken_off, (BrokenOff,), ("profiling-broke-off", "allocation-broke-off"), (WeightsLoaded, ProfiledItems)),
 )  # fmt: skip

@@ -6,6 +6,7 @@ from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.report import Remedy
 
 _WHERE = {
+    "training-setup": "the set-up: model and optimizer states being placed",
     "training-forward": "the forward pass",
     "training-backward": "the backward pass",
     "optimizer-step": "the optimizer step",
@@ -61,6 +62,11 @@ def words(phase: str, oom: OutOfMemory, asked: str) -> dict[str, str]:
             "The optimizer's states are made at the first step (8 bytes a parameter for Adam in fp32, beside weights "
             "and gradients): model states, not activations."
         )
+    elif phase == "training-setup":
+        what = (
+            "No step has run: weights, gradients and optimizer states alone do not fit (16 bytes a parameter with mixed "
+            "Adam, divided by the ranks only as far as they are sharded)."
+        )
     elif is_scores(oom):
         what = (
             f"A softmax over attention scores asked for {asked}: activations dominate, not the parameters; scores grow "
@@ -82,6 +88,8 @@ def words(phase: str, oom: OutOfMemory, asked: str) -> dict[str, str]:
 
 
 def remedies(phase: str, oom: OutOfMemory) -> tuple[Remedy, ...]:
+    if phase == "training-setup":
+        return (_SHARD, _ADAPTERS, _EIGHT_BIT)
     if phase == "optimizer-step":
         return (_SHARD, _EIGHT_BIT, _ADAPTERS, _BATCH)
     if oom.operation == "torch.nn.DataParallel":

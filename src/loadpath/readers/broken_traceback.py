@@ -23,6 +23,8 @@ _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Timeout)\b(?:$|[:(])|^SystemExit|out of memory"
 )
 
+_ALLOCATES = re.compile(r"\btorch\.(?:empty|zeros|ones|full|empty_like|zeros_like|ones_like)\(")
+
 
 def read(capture: Capture) -> Iterator[BrokenOff]:
     """At most one fact: only a capture that shows no exception at all is broken off."""
@@ -39,8 +41,9 @@ def read(capture: Capture) -> Iterator[BrokenOff]:
     frame = next((m[1] for i in reversed(heads) if (m := _FRAME.search(lines[i].text))), "")
     method = next((m[1] for i in heads if (m := _HEAD.search(lines[i].text)) and m[1]), None)
     yield BrokenOff(
-        **at(capture, lines[heads[0]], lines[last]), phase=phase_of(lines, last), function=method or frame or ""
-    )
+        **at(capture, lines[heads[0]], lines[last]), phase=phase_of(lines, last), function=method or frame or "",
+        allocating=any(_ALLOCATES.search(line.text) for line in lines[heads[-1] : last + 3]),
+    )  # fmt: skip
 
 
 def _said(line: Line) -> str:

@@ -128,6 +128,7 @@ _TEXTS: tuple[tuple[str, str, Maker], ...] = (
     ("state cache", r"Not enough GPU memory for hybrid \(mamba/linear-attention\) state cache"
      rf"(?:.{{0,80}}?total_rest_memory=(?P<left>{_NUMBER}) GB)?", _no_room("sglang", pool="state")),
     ("state cache is too small", r"state cache is too small to serve any requests", _no_room("sglang", pool="state")),
+    ("than the profiled value", r"max_total_tokens=\d+ is larger than the profiled value -\d+", _no_room("sglang")),
     ("memory pool size is too small", r"Memory pool size is too small", _no_room("sglang")),
     ("maxtokensinpagedkvcache", r"maxTokensInPagedKvCache must be large enough to process at least 1 sequence"
      r"(?:.{0,60}?must be larger than (?P<tokens>\d+))?", _no_room("tensorrt-llm", one_sequence=True)),

@@ -26,12 +26,16 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("sampler-warm-up", ("_dummy_sampler_run", "_dummy_pooler_run", "warming up sampler")),
     ("kv-pool", (
-        r"initialize_kv_cache\b", "_allocate_kv_cache", "init_memory_pool", "TokenToKVPool", "in _create_buffers",
+        r"initialize_kv_cache\b", "_allocate_kv_cache", "_create_model_instance", "init_memory_pool", "TokenToKVPool", "in _create_buffers",
         r"CacheEngine\(", "cache_engine", "init_kv_cache",
     )),
     ("conversion", (
         "process_weights_after_loading", "marlin_repack", "repack_", "quantize_weights", "_quantize_and_", "Params4bit",
         "Int8Params",
+    )),
+    ("training-setup", (
+        "_configure_distributed_model", "_prepare_deepspeed", "_prepare_fsdp", r"accelerator\.prepare", r"deepspeed\.initialize",
+        r"FullyShardedDataParallel\(", r"DistributedDataParallel\(",
     )),
     ("optimizer-step", (
         r"optimizer\.step\(", "in _init_group", "_multi_tensor_adam", "_single_tensor_adam", "optim/adam", "in _fused_adam",
@@ -46,7 +50,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "make_layers", "create_weights", "in load_weights", "weight_loader", "_load_pretrained_model", r"in load_model\b",
         r"\bload_model\(", r"in get_model\b", r"_init_model\(", r"initialize_model\(", "in _initialize_model", "model_loader",
         "from_pretrained", "set_module_tensor_to_device", "safetensors", "dispatch_model", r"in convert\b",
-        r"lambda t: t\.cuda", "vocab_parallel_embedding", "Failed to load model",
+        r"lambda t: t\.cuda", "vocab_parallel_embedding", "Failed to load model", "_create_weight", "_from_hf",
     )),
     ("serving", (
         "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_thread_func",
@@ -68,7 +72,7 @@ _SERVING_RECORDS = (
 )
 _PINNED = r"pin_memory|cudaHostAlloc|host_alloc"
 _OPERATIONS: tuple[tuple[str, str], ...] = (
-    ("prompt logprobs", r"prompt_logprobs|compute_logprobs|gather_logprobs"),
+    ("prompt logprobs", r"prompt_logprobs|input_logprob|compute_logprobs|gather_logprobs|top_logprobs|normalized_logprobs"),
     ("log-softmax", r"log_softmax"),
     ("attention scores (softmax)", r"\bsoftmax"),
     ("cross-entropy loss", r"cross_entropy|loss_function|ForCausalLMLoss|nll_loss"),
@@ -127,7 +131,7 @@ def _traceback(lines: Sequence[Line], i: int) -> list[str]:
         texts.append(line.text)
         if "Traceback (most recent call last)" in line.text:
             break
-    framed = any(re.search(r'File "|^\s*\^+|line \d+, in ', text) for text in (lines[i].text, *texts))
+    framed = any(re.search(r'File "|^\s*\^+|line \d+, in |\.py:\d+ in ', text) for text in (lines[i].text, *texts))
     return texts if framed else []
 
 

@@ -3,7 +3,7 @@
 The word `phase` says what a process was doing when its traceback broke off, as its frames tell:
 `weights` (layers created, weights loaded), `conversion` (weights repacked or quantised after loading), `profiling`,
 `kv-pool`, `graph-capture`, `sampler-warm-up`, `serving`, `wake-up` (from sleep mode), `compute-buffer`, `context`,
-`training-forward`, `training-backward`, `optimizer-step`; "" where nothing tells.
+`training-setup`, `training-forward`, `training-backward`, `optimizer-step`; "" where nothing tells.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class BrokenOff(Fact, frozen=True, kw_only=True):
 
     phase: str = ""
     function: str = ""
+    allocating: bool = False
+    """The innermost line shown asks for memory (`torch.empty(…)`, `.to(device)`)."""
 
 
 class SleepReport(Fact, frozen=True, kw_only=True):
