@@ -64,6 +64,8 @@ def _of_incident(case: Case, incident: Incident) -> Finding:
     action = stated or _catalogued(incident, row_id, harmless)
     doing = response(action)
     cause = [s for t in row.cause if (s := fill(t, values)) is not None] + _tail(case, incident, gpus)
+    if harmless:
+        cause.append("By the catalogue nothing has to be done for it now: watch whether it returns.")
     remedies = row_remedies(row, values)
     if doing is not None:
         remedies = (Remedy(doing.text.format_map(values), doing.command.format_map(values), doing.effect), *remedies)
@@ -74,7 +76,7 @@ def _of_incident(case: Case, incident: Incident) -> Finding:
         case=case,
         values=values,
         cause=" ".join(cause),
-        remedies=remedies[:5],
+        remedies=remedies[:1] if harmless else remedies[:5],
         severity="warning" if harmless else None,
         operator_action=doing.does if doing else "none" if harmless else row.operator_action,
         blast_radius=doing.blast if doing else row.blast_radius,

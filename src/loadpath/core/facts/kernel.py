@@ -49,7 +49,7 @@ class GpuLost(Fact, frozen=True, kw_only=True):
 
     pci: str | None = None
     index: int | None = None
-    said_by: Literal["kernel", "nvml", "container-tool"] = "kernel"
+    said_by: Literal["kernel", "nvml"] = "kernel"
     words: str = ""
 
 
