@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.gpu import BoardInformation, DriverVersions
@@ -38,7 +39,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
 def read(capture: Capture) -> Iterator[Fact]:
     first = capture.lines[0]
     if version := _VERSION.match(first.text.strip()):
-        flavour = "open" if version["open"] else "proprietary"
+        flavour: Literal["open", "proprietary"] = "open" if version["open"] else "proprietary"
         yield DriverVersions(**at(capture, first), view="proc", driver=version["version"], flavour=flavour)
         return
     found = {m[1]: m[2].strip() for line in capture.lines if (m := _FIELD.match(line.text.strip()))}
