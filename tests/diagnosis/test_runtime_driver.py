@@ -93,3 +93,15 @@ def test_data_centre_card_is_offered_the_compat_package_and_geforce_is_not() -> 
         report = read_text(f"GPU 0: {card}" + old)
         assert report.root is not None
         assert any("cuda-compat" in r.command for r in report.root.remedies) is offered
+
+
+def test_versions_alone_explain_why_cuda_does_not_start() -> None:
+    report = read_text(
+        "PyTorch version: 2.9.0+cu130\nCUDA used to build PyTorch: 13.0\nIs CUDA available: False\n"
+        "Nvidia driver version: 560.35.03\nRuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu."
+    )
+    assert report.root is not None
+    assert report.root.id == "driver-too-old"
+    assert report.root.certainty == "likely"
+    for figure in ("560.35.03", "12.6", "13.0", "580"):
+        assert figure in report.root.cause

@@ -30,6 +30,10 @@ def no_kernel(case: Case) -> Iterator[Finding]:
     if capability:
         values |= _card(capability, caught.get("gpu") or stack.gpu, archs)
         values |= _build(capability, stack)
+    else:
+        values |= _any_build()
+    if case.engine in ("llama.cpp", "ollama") or any("ggml" in s.text.lower() for s in symptoms) or _ggml_near(case):
+        values |= _llama_build(capability)
     certain = bool(capability and archs) or any(s.match < 4 for s in symptoms)
     yield finding(
         "no-kernel-for-gpu", symptoms, case=case, values=values, certainty="established" if certain else "likely"
@@ -84,6 +88,28 @@ def _build(capability: str, stack: Stack) -> dict[str, str]:
         "wheel_action": f"Install a PyTorch built with CUDA {oldest.cuda} or later (torch {oldest.torch}+{oldest.tag}, "
         f"{newest.torch}+{newest.tag}, …) and extensions built for it",
         "wheel_command": f"pip install -U torch --index-url https://download.pytorch.org/whl/{newest.tag}",
+    }
+
+
+def _any_build() -> dict[str, str]:
+    """What to install where the paste does not say which card it is."""
+    return {
+        "arch_list": "<capability of the GPU>",
+        "wheel_action": "Install builds of PyTorch and of the extension that failed which have code for this GPU: CUDA "
+        "12.8 or later (cu128, cu130) for Blackwell, cu126 for Maxwell, Pascal and Volta",
+        "wheel_command": "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu128",
+    }
+
+
+def _ggml_near(case: Case) -> bool:
+    return any("ggml" in line.text for capture in case.captures for line in capture.lines[:2000])
+
+
+def _llama_build(capability: str) -> dict[str, str]:
+    number = capability.replace(".", "") or "<capability without the point, 89>"
+    return {
+        "wheel_action": "Build llama.cpp for this card (or take an Ollama release whose CUDA libraries have it)",
+        "wheel_command": f"cmake -B build -DGGML_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES={number} && cmake --build build -j",
     }
 
 

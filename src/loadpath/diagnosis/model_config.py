@@ -225,14 +225,16 @@ def _newer_transformers(kind: str) -> dict[str, str]:
 
 
 def _pooling(name: str, kind: str) -> dict[str, str]:
+    causal = name.removesuffix("Model") + "ForCausalLM"
+    override = "" if name.endswith(_CLASSIFIES) else f'--hf-overrides \'{{"architectures": ["{causal}"]}}\''
     return {
         "said": f"config.json names {name}: {kind}.",
         "kind_words": "This version serves no such class for generation.",
         "first": "For an embedding, reward or classification model: serve it as one, on a version that supports this class",
         "first_command": "--runner pooling  (before vLLM 0.10: --task embed | reward | classify)",
-        "second": "If it should generate: take the checkpoint that was saved with its head, or correct `architectures` in "
-        "config.json where the weights do contain lm_head",
-        "second_command": f"--hf-overrides '{{\"architectures\": [\"{name.removesuffix('Model')}ForCausalLM\"]}}'",
+        "second": "If it should generate: take the checkpoint that was saved with its language-model head (…ForCausalLM), or "
+        "correct `architectures` in config.json where the weights do contain lm_head",
+        "second_command": override,
         "third": "Or upgrade the engine: newer versions convert backbones to embedding models themselves",
         "third_command": "pip install -U vllm",
     }  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from loadpath.core.case import Case
+from loadpath.core.facts.base import Fact
 from loadpath.core.facts.errors import Symptom
-from loadpath.core.facts.stack import EnvironmentVariable
+from loadpath.core.facts.stack import ComponentVersion, CudaAvailable, EnvironmentVariable
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Certainty
 from loadpath.diagnosis.rule import Rule, finding
@@ -34,11 +35,14 @@ def too_old(case: Case) -> Iterator[Finding]:
     values |= _symbol(caught)
     offers = values.get("found_cuda") or values.get("driver_cuda", "")
     wanted = _program_cuda(stack, offers, symptoms)
+    if not offers:
+        values["plain"] = "The loaded driver offers an older CUDA than the program was built for."
     if wanted:
         values["program_cuda"] = wanted
         values["needed_driver"] = cuda.floor_of(int(cuda.numbers(wanted)[0])) or ""
     values |= _driver_advice(wanted, stack) | _wheel_advice(offers)
     if _falls_back_to_cpu(case, symptoms):
+        values |= {"wheel": "a build of the engine for a CUDA that the driver offers", "wheel_command": ""}
         values["consequence"] = "GPUs that the driver cannot serve are left out, and the model runs on the CPU."
     if shown(case, "wrong-elf-class"):
         values["harmless"] = "The skipped 32-bit library in the lines above is harmless."
@@ -71,7 +75,7 @@ def _driver_advice(wanted: str, stack: Stack) -> dict[str, str]:
     offered = next((b.cuda for b in cuda.table().driver_branch if b.branch == branch), "")
     values = {"branch": branch, "branch_cuda": offered, "install": f"apt-get install nvidia-driver-{branch}-server"}
     if stack.data_centre is not False:
-        minor = wanted.replace(".", "-") if cuda.toolkit(wanted) else "<major>-<minor>"
+        minor = wanted.replace(".x", ".0").replace(".", "-") or "<major>-<minor>"
         values["compat"] = f"apt-get install cuda-compat-{minor}"
     return values
 
@@ -135,6 +139,9 @@ def _who_compiles(symptoms: list[Symptom]) -> str:
 def initialisation(case: Case) -> Iterator[Finding]:
     """CUDA fails at its first call, or sees nothing: what the code says, and what in the paste explains it."""
     stack = stack_of(case)
+    if (contradiction := _beyond_driver(case, stack)) is not None:
+        yield contradiction
+        return
     for row_id in ("no-cuda-device", "cuda-init-failed", "libcuda-missing"):
         symptoms = shown(case, row_id)
         if not symptoms:
@@ -146,6 +153,20 @@ def initialisation(case: Case) -> Iterator[Finding]:
         inside = any(sign in line for line in _lines(case) for sign in _CONTAINER_SIGNS)
         changes: dict[str, Any] = {"boundary": "container-injection"} if inside and row_id != "cuda-init-failed" else {}
         yield finding(row_id, symptoms, case=case, values=values, **changes)
+
+
+def _beyond_driver(case: Case, stack: Stack) -> Finding | None:
+    """CUDA does not start, and the versions in the paste say why: torch's CUDA major is beyond the driver's."""
+    if cuda.runs(stack.torch_cuda, stack.driver_cuda) != "older-driver" or shown(case, "driver-too-old"):
+        return None
+    failed: list[Fact] = [*shown(case, "cuda-init-failed"), *(f for f in case.all(CudaAvailable) if not f.available)]
+    if not failed:
+        return None
+    versions = [f for f in case.all(ComponentVersion) if f.name in ("driver", "torch-cuda")]
+    values = stack.values() | _driver_advice(stack.torch_cuda, stack) | _wheel_advice(stack.driver_cuda)
+    values["program_cuda"] = stack.torch_cuda
+    values["needed_driver"] = cuda.floor_of(int(cuda.numbers(stack.torch_cuda)[0])) or ""
+    return finding("driver-too-old", [*failed, *versions[:3]], case=case, values=values, certainty="likely")
 
 
 def _hiding(case: Case) -> str | None:
@@ -163,5 +184,10 @@ def _lines(case: Case) -> Iterator[str]:
 RULES = (
     Rule(too_old, (Symptom,), ("driver-too-old", "insufficient-driver-despite-version")),
     Rule(libcuda, (Symptom,), _LIBCUDA),
-    Rule(initialisation, (Symptom,), ("no-cuda-device", "cuda-init-failed", "libcuda-missing")),
+    Rule(
+        initialisation,
+        (),
+        ("no-cuda-device", "cuda-init-failed", "libcuda-missing", "driver-too-old"),
+        (Symptom, ComponentVersion, CudaAvailable),
+    ),
 )

@@ -9,8 +9,9 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.errors import Symptom
+from loadpath.core.facts.gpu import GpuState
 from loadpath.core.facts.stack import ArchsCompiled, ComponentVersion, GpuModel
-from loadpath.knowledge import cuda
+from loadpath.knowledge import cuda, gpus
 from loadpath.knowledge.tables import findings
 
 MEANT = 40  # rows of less depth are symptoms of something else
@@ -39,6 +40,8 @@ class Stack(msgspec.Struct, frozen=True):
         """Whether the card is a data-centre GPU; None where the case names none."""
         if not self.gpu:
             return None
+        if board := gpus.by_name(self.gpu):
+            return board.kind in ("datacenter", "soc")
         return bool(_DATA_CENTRE.search(self.gpu)) and not _DESKTOP.search(self.gpu)
 
     def values(self) -> dict[str, str]:
@@ -50,7 +53,10 @@ def stack_of(case: Case) -> Stack:
     versions = case.all(ComponentVersion)
     driver = _first(versions, "driver")
     branch = cuda.branch_of(driver) if driver else None
-    gpus = case.all(GpuModel)
+    models = case.all(GpuModel)
+    named = [*(g.name for g in models), *(g.name or "" for g in case.all(GpuState))]
+    gpu = next((name for name in named if name), "")
+    board = gpus.by_name(gpu) if gpu else None
     archs = case.first(ArchsCompiled)
     torch = _first(versions, "torch")
     return Stack(
@@ -61,8 +67,8 @@ def stack_of(case: Case) -> Stack:
         toolkit=_first(versions, "cuda-toolkit"),
         libraries_major=_first(versions, "cuda-libraries"),
         python=_first(versions, "python"),
-        gpu=next((g.name for g in gpus if g.name), ""),
-        capability=next((g.capability for g in gpus if g.capability), ""),
+        gpu=gpu,
+        capability=next((g.capability for g in models if g.capability), "") or (board.capability if board else ""),
         archs=archs.archs if archs else (),
         archs_of=archs.who if archs else "",
     )
