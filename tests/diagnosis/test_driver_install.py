@@ -52,7 +52,7 @@ def test_the_package_fits_board_and_generation(id: str, names: tuple[str, ...], 
 def test_nothing_that_fits_is_said() -> None:
     root = read_text(MISSING + lspci("2bb5") + offer("2bb5", "nvidia-driver-535-server", "nvidia-driver-550")).root
     assert root is not None and "None of the packages offered fits" in root.cause
-    assert "≥ 575" in root.remedies[0].command and "-server-open" in root.remedies[0].command
+    assert "575 or newer" in root.remedies[0].action and "nvidia-driver-580-server-open" in root.remedies[0].command
 
 
 def test_without_the_list_it_is_asked_for() -> None:
@@ -90,3 +90,9 @@ def test_device_files() -> None:
     assert "gpu-uvm-file-missing" in ids(read_text(nodes))
     whole = nodes + node.format(236, 0, "nvidia-uvm")
     assert read_text(whole).root_cause is None
+
+
+def test_an_nvswitch_machine_needs_its_fabric_manager() -> None:
+    switch = "07:00.0 Bridge: NVIDIA Corporation GH100 [H100 NVSwitch] (rev a1)\n"
+    root = read_text(MISSING + lspci("2330") + switch + offer("2330", "nvidia-driver-580-server-open")).root
+    assert root is not None and any("nvidia-fabricmanager-580" in remedy.command for remedy in root.remedies)

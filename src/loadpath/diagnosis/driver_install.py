@@ -12,6 +12,8 @@ from loadpath.diagnosis.gpu_words import say
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.gpus import Generation, Gpu, by_name, by_pci_id, generation_of
 
+_LONG_TERM = 580  # NVIDIA's long-term branch until June 2028; drives Maxwell to Blackwell
+
 
 def _boards(case: Case) -> list[PciDevice]:
     return [device for device in case.all(PciDevice) if device.is_gpu]
@@ -42,7 +44,8 @@ def judge_not_installed(case: Case) -> Iterator[Finding]:
     device = boards[0]
     generation = generation_of(device.device_id, device.name)
     gpu = _known(device)
-    choice = _Choice(gpu, generation, offered)
+    nvswitch = any("nvswitch" in (d.name or "").lower() for d in case.all(PciDevice))
+    choice = _Choice(gpu, generation, offered, nvswitch)
     certainty: Certainty = "established" if failed and (device.kernel_driver or device.kernel_modules) else "likely"
     yield finding(
         "driver-not-installed", [*failed, *boards, *choice.evidence], case=case, certainty=certainty,
@@ -76,7 +79,10 @@ def _cause(boards: Sequence[PciDevice], failed: Sequence[SmiFailed], gpu: Gpu | 
 class _Choice:
     """The driver package for a board out of those that are offered, and what rules the others out."""
 
-    def __init__(self, gpu: Gpu | None, generation: Generation | None, offered: Sequence[DriverPackage]) -> None:
+    def __init__(
+        self, gpu: Gpu | None, generation: Generation | None, offered: Sequence[DriverPackage], nvswitch: bool
+    ) -> None:
+        self.nvswitch = nvswitch
         self.architecture = generation.architecture if generation else gpu.architecture if gpu else ""
         self.least = (gpu.min_branch if gpu else None) or (generation.min_branch if generation else 0)
         self.most = (gpu.max_branch if gpu else None) or (generation.max_branch if generation else None)
@@ -110,9 +116,9 @@ class _Choice:
     def _reasons(self, p: DriverPackage) -> list[str]:
         reasons = [f"branch {p.branch}"]
         if p.server:
-            reasons.append("-server, the build for machines without a desktop")
+            reasons.append("server build (no desktop packages)")
         if p.open:
-            reasons.append("open modules")
+            reasons.append("open kernel modules")
         return reasons
 
     def _ruled_out(self) -> str:
@@ -123,20 +129,27 @@ class _Choice:
             parts.append(f"{say([p.package for p in old[:2]])} {'is' if len(old) == 1 else 'are'} too old")
         if closed and self.modules == "open":
             parts.append(f"{say([p.package for p in closed[:2]])} would load proprietary modules, which do not run it")
+        elif closed:
+            parts.append(
+                f"{say([p.package for p in closed[:2]])} {'does' if len(closed) == 1 else 'do'} not drive it"
+            )
         return f"{'; '.join(parts)}." if parts else ""
+
+    def _by_itself(self) -> Remedy:
+        """Where no list (or nothing in it) helps: the long-term branch, if the board can use it."""
+        suffix = "-server-open" if self.modules == "open" else "-server"
+        suits = self.least <= _LONG_TERM <= (self.most or _LONG_TERM)
+        wanted = f"Install a driver of branch {self.least} or newer" if self.least else "Install the driver"
+        wanted += " with open kernel modules" if self.modules == "open" else ""
+        return Remedy(
+            f"{wanted}{f' ({_LONG_TERM} is the long-term branch)' if suits else ''}, then reboot",
+            f"sudo apt install nvidia-driver-{_LONG_TERM if suits else '<branch>'}{suffix} && sudo reboot",
+            "`ubuntu-drivers devices` lists the exact names; -server is for machines without a desktop",
+        )
 
     def remedies(self) -> list[Remedy]:
         if not self.fitting:
-            suffix = "-server-open" if self.modules == "open" else "-server"
-            branch = f"<branch ≥ {self.least}>" if self.least else "<branch>"
-            return [
-                Remedy(
-                    f"Install a driver of branch {self.least or 'that fits'} or newer"
-                    + (" with open kernel modules" if self.modules == "open" else "") + ", then reboot",
-                    f"sudo apt install nvidia-driver-{branch}{suffix} && sudo reboot",
-                    "`ubuntu-drivers devices` lists the exact names; take -server for a machine without a desktop",
-                )
-            ]  # fmt: skip
+            return [self._by_itself()]
         best = self.fitting[0]
         made = [
             Remedy(
@@ -144,6 +157,10 @@ class _Choice:
                 f"{say(self._reasons(best))}: nvidia-smi then lists the card with a few MiB in use and no process",
             )
         ]  # fmt: skip
+        if self.nvswitch:
+            fabric = f"sudo apt install nvidia-fabricmanager-{best.branch}"
+            note = "without it CUDA fails with 802 on an NVSwitch machine, though nvidia-smi lists the GPUs"
+            made.append(Remedy("Install the fabric manager of exactly the same version with it", fabric, note))
         other = next((p for p in self.fitting[1:] if p.server != best.server), None)
         if other is not None:
             note = (

@@ -9,7 +9,7 @@ from itertools import combinations
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import GpuState, LinkState, NvlinkStatus, Topology
 from loadpath.core.report import Finding
-from loadpath.diagnosis.gpu_words import board, label, labels, say
+from loadpath.diagnosis.gpu_words import board, label, labels, same_bus, say
 from loadpath.diagnosis.rule import Rule, finding
 
 _MEANS = {
@@ -27,13 +27,20 @@ def judge_pcie(case: Case) -> Iterator[Finding]:
     """Link speed and width: low speed at idle is power saving; lost lanes are real at any time."""
     links = case.all(LinkState)
     slow = [link for link in links if _is_slow(link)]
-    loaded = [link for link in slow if link.busy]
-    resting = [link for link in slow if not link.busy and (link.speed_gts is not None or _asked_for(case, link))]
+    loaded = [link for link in slow if link.busy or _works(case, link)]
+    resting = [link for link in slow if link not in loaded and (link.speed_gts is not None or _asked_for(case, link))]
     narrow = [
         link for link in links if link.width_lowered or (link.width and link.max_width and link.width < link.max_width)
     ]
     if loaded:
-        yield finding("pcie-slow-under-load", loaded, case=case, values=_values(loaded))
+        together = all(link.busy for link in loaded)
+        yield finding(
+            "pcie-slow-under-load",
+            loaded,
+            case=case,
+            values=_values(loaded),
+            certainty="likely" if together else "possible",
+        )
     if resting:
         yield finding("pcie-link-idle", resting, case=case, values=_values(resting))
     if narrow:
@@ -45,6 +52,11 @@ def judge_pcie(case: Case) -> Iterator[Finding]:
             values=_values(narrow),
             severity="warning" if seen and not _is_virtual(case) else "info",
         )
+
+
+def _works(case: Case, link: LinkState) -> bool:
+    """Does nvidia-smi in the same input show this card at work? (At another moment, so it proves little.)"""
+    return any(same_bus(s.bus_id, link.bus_id) and (s.utilisation or 0) >= 0.5 for s in case.all(GpuState))
 
 
 def _is_slow(link: LinkState) -> bool:

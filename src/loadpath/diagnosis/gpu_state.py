@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import DriverVersions, GpuState, MigInstance
 from loadpath.core.report import Check, Finding
@@ -71,9 +73,11 @@ def judge(case: Case) -> Iterator[Finding]:
         "busy": _busy, "not-filled": _not_filled, "held": _held, "unseen": _unseen, "free": _free, "desktop": _desktop,
         "stale": _stale, "mig": _mig, "unreported": _unreported,
     }  # fmt: skip
-    for kind, own in groups.items():
-        if kind in makers:
-            yield makers[kind](case, own)
+    made = [makers[kind](case, own) for kind, own in groups.items() if kind in makers]
+    if made:
+        # Said once, and where the reader begins.
+        made[0] = msgspec.structs.replace(made[0], cause=f"{made[0].cause.strip()}{_ceiling(case)}")
+    yield from made
 
 
 def _states(own: Sequence[Seen]) -> list[GpuState]:
@@ -113,13 +117,15 @@ def _verb(own: Sequence[Seen], one: str, many: str) -> str:
 def _busy(case: Case, own: list[Seen]) -> Finding:
     gpus = _states(own)
     at_cap = [g for g in gpus if g.power_w and g.power_cap_w and g.power_w >= 0.95 * g.power_cap_w]
-    power = f" and {power_words(gpus)}" if power_words(gpus) else ""
-    cause = f"A kernel was running during {percent([g.utilisation for g in gpus])} of the sample period{power}. "
+    drawn = power_words(gpus)
+    power = f" and {drawn}" if drawn else ""
+    cause = f"A kernel was running during {percent([g.utilisation for g in gpus])} of the sample period"
+    cause += f"; power {drawn}. " if drawn else ". "
     if processes := [p for s in own for p in s.compute]:
         cause += f"{owners(processes)}. "
     if at_cap:
         cause += f"{labels(at_cap)} {_verb(at_cap, 'is', 'are')} at the power limit, which is normal under full load. "  # type: ignore[arg-type]
-    cause += "GPU-Util counts time with any kernel, not how much of the chip the kernels use." + _ceiling(case)
+    cause += "GPU-Util counts time with any kernel, not how much of the chip the kernels use."
     title = f"{_on(own)} {_verb(own, 'is', 'are')} at work: {percent([g.utilisation for g in gpus])} GPU-Util{power}, {memory_words(gpus)}"
     return finding("gpu-busy", gpus, case=case, title=title, cause=cause, figures=_figures(own))
 
@@ -162,7 +168,7 @@ def _held(case: Case, own: list[Seen]) -> Finding:
         cause += (
             f"{'/'.join(sorted(states))} at {power or 'idle power'} is what an idle GPU with a live context shows. "
         )
-    cause += "The figure is of the whole GPU, for every process and container on it." + _ceiling(case)
+    cause += "The figure is of the whole GPU, for every process and container on it."
     return finding("gpu-memory-held-idle", gpus, case=case, title=title, cause=cause, figures=_figures(own))
 
 
@@ -215,7 +221,7 @@ def _free(case: Case, own: list[Seen]) -> Finding:
     gpus = _states(own)
     sure = all(s.listed in ("none-found", "empty", "rows") for s in own)
     values = {
-        "gpus": _on(own), "memory": memory_words(gpus), "ceiling": _ceiling(case).strip(),
+        "gpus": _on(own), "memory": memory_words(gpus),
     }  # fmt: skip
     title = f"{_on(own)} {_verb(own, 'is', 'are')} free: {memory_words(gpus)}{', no process' if sure else ' in use'}"
     return finding("gpu-free", gpus, case=case, title=title, values=values, figures=_figures(own))
@@ -227,7 +233,7 @@ def _desktop(case: Case, own: list[Seen]) -> Finding:
     cause = f"All {sum(len(s.processes) for s in own)} processes are of type G or C+G (graphics), none computes. "
     if any(p.used_bytes is None for s in own for p in s.processes):
         cause += "Under WDDM the memory of a process is not shown: its sum is unknown, not zero. "
-    cause += "What the desktop holds is missing to a model, so plan with the free figure." + _ceiling(case)
+    cause += "What the desktop holds is missing to a model, so plan with the free figure."
     return finding("gpu-desktop-only", gpus, case=case, title=title, cause=cause, figures=_figures(own))
 
 
