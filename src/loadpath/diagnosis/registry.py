@@ -28,6 +28,7 @@ MODULES: tuple[str, ...] = (
     "start_pace",
     "died",
     "kernels",
+    "slow_decode",
     "runtime_driver",
     "arch",
     "library_set",
