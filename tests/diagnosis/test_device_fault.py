@@ -83,7 +83,7 @@ def test_uncontained_memory_error_needs_the_reset_first() -> None:
         xid(48, "double bit error") + xid(63, "Row Remapper: New row") + xid(95, "pid=9, name=python3, Uncontained")
     )
     assert (made.id, made.operator_action) == ("gpu-memory-uncorrectable", "reset-gpu")
-    assert made.remedies[0].command == "nvidia-smi --gpu-reset -i 0000:3b:00"
+    assert made.remedies[0].command == "nvidia-smi --gpu-reset -i 0000:3b:00.0"
 
 
 @pytest.mark.parametrize(

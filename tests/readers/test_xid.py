@@ -32,6 +32,7 @@ def events(text: str) -> list[XidEvent]:
         ("E0701 10:11:12.1 1 nvidia.go:188] XidCriticalError: Xid=48 on Device=GPU-11111111-2222; marking device as unhealthy.",
          "GPU-11111111-2222", 48, None, None),
         ("XID 79 (GPU has fallen off the bus) detected on PCI:0000:ae:00", "0000:ae:00", 79, None, None),
+        ("kernel: NVRM: Xid (PCI:...): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 11 (...)", "(not named)", 145, None, None),
         ("kernel: NVRM: Xid (PCI:0000:01:00): 62", "0000:01:00", 62, None, None),
         ("node-health: GPU 00000000:3B:00.0 Xid=119", "0000:3b:00", 119, None, None),
         ("19:15:34  Xid 31 PCI:0000:f0:00 pid=4774 UNRECOGNIZED_CLIENT", "0000:f0:00", 31, 4774, None),

@@ -104,7 +104,7 @@ def _values(case: Case, incident: Incident, gpus: list[str]) -> dict[str, Any]:
     pids = {e.pid for e in incident.events if e.pid is not None and e.pci == lead.pci and e.code != 45}
     return {
         "gpus": " and ".join(gpus) if len(gpus) < 3 else ", ".join(gpus),
-        "first_gpu": lead.pci if lead.pci in gpus else gpus[0],
+        "first_gpu": _with_function(lead.pci if lead.pci in gpus else gpus[0]),
         "xid": code,
         "what": table.what if table else "a code that is not in the catalogue of current GPUs.",
         "process": _process(case, lead, same),
@@ -117,6 +117,13 @@ def _values(case: Case, incident: Incident, gpus: list[str]) -> dict[str, Any]:
         "decoded": _decoded(incident),
         "note_app": "yes" if table and table.app != "no" else None,
     }
+
+
+def _with_function(pci: str) -> str:
+    """The address as nvidia-smi's -i wants it: with the function, which the kernel's lines leave out."""
+    if pci.startswith(("GPU-", "MIG-")):
+        return pci
+    return f"{pci}.0" if pci.count(":") == 2 else "<index>"
 
 
 def _process(case: Case, lead: XidEvent, same: Sequence[XidEvent]) -> str | None:
@@ -257,7 +264,7 @@ def judge_lost(case: Case) -> Iterator[Finding]:
     gpus = list(dict.fromkeys(f.pci for f in new if f.pci))
     values = {
         "gpus": " and ".join(gpus) or f"{new[0].index}" if new[0].index is not None or gpus else "(not named)",
-        "first_gpu": gpus[0] if gpus else "<bus id>",
+        "first_gpu": _with_function(gpus[0]) if gpus else "<bus id>",
         "words": new[0].words,
     }
     row = findings()["gpu-off-bus"]
@@ -288,7 +295,7 @@ def judge_init(case: Case) -> Iterator[Finding]:
     failed = case.all(AdapterInitFailed)
     gpus = list(dict.fromkeys(f.pci for f in failed if f.pci))
     earlier = next((e for e in case.all(XidEvent) if e.pci in gpus), None)
-    first = gpus[0] if gpus else "<bus id>"
+    first = _with_function(gpus[0]) if gpus else "<bus id>"
     values = {"gpus": " and ".join(gpus) or "(not named)", "first_gpu": first, "code": failed[0].code}
     if earlier is not None:
         values["earlier"] = f"Xid {earlier.code} on {earlier.pci}"

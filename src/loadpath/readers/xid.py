@@ -126,7 +126,7 @@ def _xid(capture: Capture, line: Line, last: Line, found: re.Match[str], rest: s
     pci = found.groupdict().get("pci") or _address(line.text)
     return XidEvent(
         **at(capture, line, last),
-        pci=pci_address(pci) if pci else UNNAMED,
+        pci=pci_address(pci) if pci and pci.strip(".?xX*") else UNNAMED,  # people mask addresses with dots
         code=code,
         gi=int(gi) if gi else None,
         caused_by=int(caused_by["code"]) if caused_by else None,
