@@ -1,23 +1,29 @@
-"""Write docs/findings.md, docs/terms.md and docs/cli.md from the tables and the command's own help.
+"""Write docs/findings.md, terms.md, cli.md and the README's sample from the tables and the command itself.
 
-    python docs/generate.py            # write them
-    python docs/generate.py --check    # exit 1 where a file differs from what would be written
+python docs/generate.py            # write them
+python docs/generate.py --check    # exit 1 where a file differs from what would be written
 """
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from pathlib import Path
 
 import click
 from click.testing import CliRunner
 
+import loadpath
 from loadpath.cli.main import VERBS, main
 from loadpath.knowledge.tables import findings
 from loadpath.knowledge.terms import terms
 from loadpath.rendering.pages import rules_list, term_page
+from loadpath.rendering.terminal import console, show
 
 HERE = Path(__file__).parent
+DEMO = HERE.parent / "src/loadpath/examples/kv-bf16-refused.log"
+DEMO_LINES = 44  # the verdict, the cause, its evidence, and the remedies
 NOTE = "<!-- Written by docs/generate.py from the tables; edit those. -->\n\n"
 
 
@@ -40,7 +46,16 @@ def cli_page() -> str:
     return NOTE + "\n".join(parts)
 
 
-PAGES = {"findings.md": findings_page, "terms.md": terms_page, "cli.md": cli_page}
+def readme() -> str:
+    """The README with what the demo prints now between its markers."""
+    text = (HERE.parent / "README.md").read_text("utf-8")
+    out = io.StringIO()
+    show(loadpath.read(DEMO), console(color=False, width=100, file=out))
+    shown = "\n".join(out.getvalue().splitlines()[:DEMO_LINES])
+    return re.sub(r"(?s)(<!-- demo -->\n).*?(<!-- /demo -->)", lambda m: f"{m[1]}```text\n{shown}\n```\n{m[2]}", text)
+
+
+PAGES = {"findings.md": findings_page, "terms.md": terms_page, "cli.md": cli_page, "../README.md": readme}
 
 
 def stale() -> list[str]:
