@@ -51,6 +51,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"\bload_model\(", r"in get_model\b", r"_init_model\(", r"initialize_model\(", "in _initialize_model", "model_loader",
         "from_pretrained", "set_module_tensor_to_device", "safetensors", "dispatch_model", r"in convert\b",
         r"lambda t: t\.cuda", "vocab_parallel_embedding", "Failed to load model", "_create_weight", "_from_hf",
+        r"text_generation_server/models/\w+\.py\", line \d+, in __init__",
     )),
     ("serving", (
         "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_thread_func",
