@@ -10,6 +10,7 @@ import pytest
 from loadpath.core.report import Report
 from loadpath.reading.service import read_bytes
 
+os.environ["LOADPATH_STRICT"] = "1"  # a reader or rule that breaks fails its test
 SHARED = Path(os.environ.get("LOADPATH_SHARED", Path(__file__).resolve().parents[2] / "shared"))
 
 

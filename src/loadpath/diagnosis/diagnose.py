@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.engine import ServerReady
 from loadpath.core.facts.errors import Symptom
+from loadpath.core.guard import guarded
 from loadpath.core.report import Finding, Report, Skipped
 from loadpath.core.vocabulary import STACK
 from loadpath.diagnosis.context import temper
@@ -45,7 +48,7 @@ def judged(case: Case) -> tuple[list[Finding], list[Skipped]]:
     for rule in rules():
         missing = [kind.__name__ for kind in rule.needs if not case.has(kind)]
         if not missing:
-            made += rule.judge(case)
+            made += guarded(rule.name, partial(rule.judge, case), skipped)
         elif rule.makes and len(missing) < len(rule.needs):
             skipped.append(Skipped(rule.name, f"needs {', '.join(missing)}, not in this input", "rule"))
     return fold(order(explain(case, temper(case, _merged(made))))), skipped

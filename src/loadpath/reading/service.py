@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
+from loadpath.core.guard import guarded
 from loadpath.core.masking import mask_all
 from loadpath.core.report import CaptureReport, Report, Skipped
 from loadpath.core.text import Capture, Line
@@ -36,18 +38,20 @@ def read_paths(paths: Sequence[str]) -> Report:
 def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:
     """The report on cleaned lines, by source."""
     captures = [capture for name, lines in sources for capture in captures_of(name, lines)]
-    case = case_of(captures)
+    broken: list[Skipped] = []
+    case = case_of(captures, broken)
     report = diagnose(case)
     whole = msgspec.structs.replace(
         report,
         captures=tuple(CaptureReport(c.kind, c.source, c.first_line, c.last_line, c.run) for c in captures),
         facts=tuple(msgspec.to_builtins(fact) for fact in case.facts),
+        skipped=(*report.skipped, *broken),
     )
     masked: Report = mask_all(whole)
     return masked
 
 
-def case_of(captures: list[Capture]) -> Case:
+def case_of(captures: list[Capture], broken: list[Skipped]) -> Case:
     """The case that the captures make: the last run of each log, with the runs before it as `earlier`."""
     last_run: dict[tuple[str, str], int] = {}
     for capture in captures:
@@ -56,9 +60,9 @@ def case_of(captures: list[Capture]) -> Case:
     current = [c for c in captures if c.run == last_run[c.source, c.kind]]
     earlier = [c for c in captures if c.run != last_run[c.source, c.kind]]
     return Case(
-        (fact for capture in current for fact in facts_of(capture)),
+        (fact for capture in current for fact in facts_of(capture, broken)),
         captures,
-        (Case(facts_of(capture), [capture]) for capture in earlier),
+        (Case(facts_of(capture, broken), [capture]) for capture in earlier),
         (entry.engine for capture in current if (entry := engines.by_kind(capture.kind))),
     )
 
@@ -91,14 +95,17 @@ def _parted(captures: list[Capture]) -> list[Capture]:
     return parted
 
 
-def facts_of(capture: Capture) -> list[Fact]:
-    """All facts of a capture: by the reader or engine of its kind, then by the readers that look at every capture."""
+def facts_of(capture: Capture, broken: list[Skipped]) -> list[Fact]:
+    """All facts of a capture: by the reader or engine of its kind, then by the readers that look at every capture.
+
+    A reader that breaks is noted in `broken`.
+    """
     facts: list[Fact] = []
     if engine := engines.by_kind(capture.kind):
-        facts += engines.load(engine).read(capture)
+        facts += guarded(engine.engine, partial(engines.load(engine).read, capture), broken)
     elif reader := readers.by_kind(capture.kind):
-        facts += readers.load(reader).read(capture)
+        facts += guarded(reader.kind, partial(readers.load(reader).read, capture), broken)
     text = capture.text.lower()
     for entry in readers.present(text, "anywhere"):
-        facts += readers.load(entry).read(capture)
+        facts += guarded(entry.kind, partial(readers.load(entry).read, capture), broken)
     return sorted(facts, key=lambda fact: fact.span.first_line)
