@@ -48,3 +48,14 @@ def test_a_list_and_a_version_alone() -> None:
 def test_cuda_version_na_is_a_missing_libcuda() -> None:
     missing = found(read_text(HEAD.replace("13.0", "N/A ") + gpu() + NONE), "cuda-library-not-in-sight")
     assert "libcuda.so.1" in missing.title and "compute,utility" in missing.remedies[0].command
+
+
+def test_a_name_that_counts_more_than_the_gpus_memory() -> None:
+    report = table(gpu(name="NVIDIA GH200 480GB", total=97871), NONE)
+    assert "97,871 MiB on the GPU" in found(report, "gpu-name-counts-host-memory").title
+    assert "gpu-name-counts-host-memory" not in ids(table(gpu(name="NVIDIA H100 80GB HBM3", total=81559), NONE))
+
+
+def test_a_first_index_above_zero_is_noted_only_where_the_head_is_there() -> None:
+    assert "gpu-index-not-from-zero" in ids(table(gpu(3), NONE))
+    assert "gpu-index-not-from-zero" not in ids(read_text(gpu(3)))

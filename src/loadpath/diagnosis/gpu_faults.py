@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from loadpath.core.case import Case
-from loadpath.core.facts.gpu import BoardInformation, GpuHealth, GpuState, InforomCorrupted, SmiSnapshot
+from loadpath.core.facts.gpu import BoardInformation, DriverVersions, GpuHealth, GpuState, InforomCorrupted, SmiSnapshot
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import OperatorAction
 from loadpath.diagnosis.gpu_words import Seen, board, gpus_now, label, labels, same_bus
@@ -178,8 +178,14 @@ def judge_count(case: Case) -> Iterator[Finding]:
         and len({g.name for g in gpus}) == 1
     ):
         yield finding("gpu-one-of-eight-missing", gpus, case=case, values={"name": gpus[0].name})
-    elif indices and min(indices) > 0:
+    elif indices and min(indices) > 0 and _has_its_head(case, gpus[0]):
         yield finding("gpu-index-not-from-zero", gpus, case=case, values={"gpus": labels(gpus), "first": min(indices)})
+
+
+def _has_its_head(case: Case, gpu: GpuState) -> bool:
+    """Was the table pasted from its header on? Else rows may simply have been left out."""
+    capture = case.capture_of(gpu)
+    return any(case.capture_of(versions) is capture for versions in case.all(DriverVersions))
 
 
 RULES = (

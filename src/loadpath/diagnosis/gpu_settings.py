@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import DriverVersions, GpuListed, GpuState, MigInstance
 from loadpath.core.report import Finding
-from loadpath.diagnosis.gpu_words import board, gpus_now, labels, say
+from loadpath.diagnosis.gpu_words import board, gpus_now, labels, mebibytes, say
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge import cuda
 
@@ -25,6 +26,7 @@ def judge(case: Case) -> Iterator[Finding]:
             "gpu-is-virtual",
             [g for g in gpus if (g.name or "").startswith("GRID ") or (g.virtualisation or "") == "VGPU"],
         ),
+        ("gpu-name-counts-host-memory", [g for g in gpus if _counts_host_memory(g)]),
         ("gpu-unknown-to-driver", [g for g in gpus if "Graphics Device" in (g.name or "")]),
     )
     for row_id, own in tests:
@@ -34,8 +36,15 @@ def judge(case: Case) -> Iterator[Finding]:
                 "index": own[0].index or 0,
                 "verb": "is" if len(own) == 1 else "are",
                 "name": own[0].name,
+                "total": mebibytes(own[0].total_bytes),
             }
             yield finding(row_id, own, case=case, values=values)
+
+
+def _counts_host_memory(gpu: GpuState) -> bool:
+    """`GH200 480GB` has 96 GB on the GPU: the figure in the name is the CPU's memory."""
+    named = re.search(r"(\d+)\s?GB\b", gpu.name or "")
+    return bool(named and gpu.total_bytes and gpu.total_bytes < 0.6 * int(named[1]) * 10**9)
 
 
 def _has_mps(case: Case) -> bool:
@@ -114,6 +123,7 @@ RULES = (
             "gpu-compute-prohibited",
             "gpu-mig-change-pending",
             "gpu-is-virtual",
+            "gpu-name-counts-host-memory",
             "gpu-unknown-to-driver",
         ),
     ),
