@@ -178,7 +178,7 @@ def judge_ray_disk(case: Case) -> Iterator[Finding]:
             Remedy("If the free space is enough: raise Ray's limit.", "RAY_local_fs_capacity_threshold=0.99"),
         ],
         next_checks=(Check("What fills it?", "df -h /tmp; du -xsh /tmp/ray"),),
-        figures={"free_bytes": room["free"], "total_bytes": room["all"]},
+        figures={"disk_free_bytes": room["free"], "disk_capacity_bytes": room["all"]},
     )
 
 

@@ -30,6 +30,8 @@ def _pattern(name: str) -> re.Pattern[str]:
     return re.compile({
         "df": rf"^(?P<fs>\S+)\s+(?:[a-z][\w.]*\s+)?(?P<size>{_SIZE})\s+(?P<used>{_SIZE})\s+(?P<free>{_SIZE})\s+"
         r"(?:\d+%|-)\s+(?P<mount>/\S*)$",
+        "ray": r"(?P<mount>/\S+) is over [\d.]+% full, available space: (?P<free>\d+(?:\.\d+)? ?(?:[KMGT]i?B)?)[;,] "
+        r"capacity: (?P<size>\d+(?:\.\d+)? ?(?:[KMGT]i?B)?)",
         "mem": rf"^Mem:\s+(?P<total>{_SIZE})\s+(?P<used>{_SIZE})\s+(?P<free>{_SIZE})(?:\s+{_SIZE}\s+{_SIZE}\s+(?P<avail>{_SIZE}))?",
         "swap": rf"^Swap:\s+(?P<total>{_SIZE})\s+(?P<used>{_SIZE})",
         "free": r"\bfree\s+(?:-\w*(?P<unit>[bkmg])\w*)",
@@ -46,6 +48,8 @@ def read(capture: Capture) -> Iterator[Fact]:
         text = line.text.strip()
         if "/" in text and (found := _pattern("df").match(text)):
             yield from _filesystem(capture, line, found)
+        elif "available space" in text and (found := _pattern("ray").search(text)):
+            yield from _warned(capture, line, found)
         elif text.startswith("Mem:"):
             yield from _memory(capture, lines, i)
         elif "ulimit" in text or ", -" in text or "(-" in text:
@@ -61,6 +65,20 @@ def _filesystem(capture: Capture, line: Line, found: re.Match[str]) -> Iterator[
             **at(capture, line), mount=found["mount"], filesystem=found["fs"],
             size_bytes=size, used_bytes=used, free_bytes=free,
         )  # fmt: skip
+
+
+def _warned(capture: Capture, line: Line, found: re.Match[str]) -> Iterator[FilesystemUse]:
+    """Ray's warning about the file system of its session folder: bytes, in newer versions GB."""
+    size, free = parse_size(found["size"]), parse_size(found["free"])
+    if size is not None and free is not None:
+        yield FilesystemUse(
+            **at(capture, line),
+            mount=found["mount"],
+            filesystem="",
+            size_bytes=size,
+            used_bytes=size - free,
+            free_bytes=free,
+        )
 
 
 def _memory(capture: Capture, lines: Sequence[Line], i: int) -> Iterator[HostMemory]:

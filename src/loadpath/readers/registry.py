@@ -56,7 +56,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("docker-runtimes", "docker_runtimes", ("Runtimes:", "Default Runtime:"), "anywhere"),
     ReaderEntry("docker-inspect", "docker_inspect", ('"OOMKilled"', '"ExitCode"', '"ShmSize"', '"DeviceRequests"'), "anywhere"),
     ReaderEntry("nvidia-ctk", "nvidia_ctk", ("nvidia.com/", "CDI devices"), "anywhere"),
-    ReaderEntry("host-limits", "host_limits", ("Mem:", "ulimit", "locked memory", "open files", "/dev/shm", "% /"), "anywhere"),
+    ReaderEntry("host-limits", "host_limits", ("Mem:", "ulimit", "locked memory", "open files", "/dev/shm", "% /", "% full"), "anywhere"),
     ReaderEntry("deepspeed", "deepspeed", ("Max_MA", "CPU Virtual Memory", "partition count"), "anywhere"),
     ReaderEntry("cdi-spec", "cdi_spec", ("cdiVersion", "/cdi/")),
     ReaderEntry("daemon-json", "daemon_json", ("daemon.json", '"runtimes"', '"default-runtime"', '"exec-opts"')),
