@@ -1,4 +1,4 @@
-"""Do the libraries and packages of one environment belong together?"""
+"""Do the shared libraries of one environment belong together: does the loader find each, in the major that was asked for?"""
 
 from __future__ import annotations
 
@@ -10,20 +10,15 @@ from loadpath.core.facts.base import Fact
 from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.facts.stack import ComponentVersion
 from loadpath.core.report import Finding
+from loadpath.core.vocabulary import Severity
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import Stack, groups, installed, shown, stack_of, unclaimed
+from loadpath.diagnosis.stack import NOTICES, Stack, groups, shown, stack_of
 from loadpath.knowledge import cuda
 
 _WHAT = {
     "libcudart": "runtime library", "libnvrtc": "run-time compiler", "libcublas": "linear algebra library",
     "libcudnn": "deep-learning primitives", "libnccl": "communication library", "libnvJitLink": "JIT linker",
     "libnvinfer": "TensorRT runtime",
-}  # fmt: skip
-# The pip name of a package where it differs from the name of its module.
-_PIP = {
-    "cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "flash_attn": "flash-attn",
-    "sgl_kernel": "sgl-kernel", "google": "protobuf", "pynvml": "nvidia-ml-py", "deep_gemm": "deep-gemm", "flashinfer":
-    "flashinfer-python", "tensorrt_llm": "tensorrt-llm", "qwen_vl_utils": "qwen-vl-utils", "pkg_resources": "setuptools<81",
 }  # fmt: skip
 # Headers that are not nvcc's own: (start of the name, what they belong to, how to install it, pip's folder).
 _HEADERS = (
@@ -49,7 +44,15 @@ _HEADERS = (
 )
 
 
-NOTICES = ("WARNING", "WARN", "INFO", "DEBUG", "W", "I", "D")
+_SELF_NUMBERED = ("libcudnn", "libnccl", "libcusparseLt", "libnvinfer", "libnvshmem")
+_NAMES = {"libcudnn": "cuDNN", "libnccl": "NCCL", "libcusparseLt": "cuSPARSELt", "libnvinfer": "TensorRT",
+          "libnvshmem": "NVSHMEM"}  # fmt: skip
+_SYSTEM = {
+    "libGL": "libgl1", "libgthread": "libglib2.0-0", "libglib": "libglib2.0-0", "libnuma": "libnuma1", "libgomp": "libgomp1",
+    "libmpi": "libopenmpi3", "libibverbs": "libibverbs1", "librdmacm": "librdmacm1", "libSM": "libsm6", "libXext": "libxext6",
+    "libXrender": "libxrender1", "libsndfile": "libsndfile1", "libtbb": "libtbb12", "libpython3": "libpython3-dev",
+    "libopenblas": "libopenblas0", "libcurl": "libcurl4", "libssl": "libssl3", "libatomic": "libatomic1",
+}  # fmt: skip
 
 
 def missing_library(case: Case) -> Iterator[Finding]:
@@ -62,41 +65,45 @@ def missing_library(case: Case) -> Iterator[Finding]:
         return
     stack, values = stack_of(case), groups(symptoms)
     lib = values["lib"]
-    row = cuda.library(lib)
     major = _major(lib, stack)
-    values["major"] = major or "another version"
+    values |= stack.values() | {"major": major or "12"} | _packages(lib, major)
     values["what"] = next((w for stem, w in _WHAT.items() if lib.startswith(stem)), "library")
-    if row is not None:
-        package = cuda.package_for(row, major) if major else row.package
-        folder = "cu13" if major == "13" else row.folder
-        values |= {"package": package, "folder": folder, "system_package": row.system_package}
-    values |= _mismatch(major, stack) | _fitting(major, stack, _asking(case, symptoms))
+    values |= _fitting(major, stack, _asking(case, symptoms))
     if len(symptoms) < len(everything):
         values["distraction"] = "The lines about compute capability and file patterns are a distraction."
-    own_number = lib.startswith(_SELF_NUMBERED)
-    title = None
-    if own_number:
-        number = lib.rpartition(".so.")[2].partition(".")[0]
-        title = f"{lib} is not found: a package here needs {_NAMES[_stem(lib)]} {number}".rstrip()
-        values.pop("mismatch", None)
-        values["package"] = (
-            f"'{values.get('package', '')}=={number}.*'" if _stem(lib) == "libcudnn" else values["package"]
-        )
+    mild = all(s.origin.level in NOTICES or "Could not load dynamic library" in s.text for s in symptoms)
+    severity: Severity | None = "warning" if mild else None
     versions = [f for f in case.all(ComponentVersion) if f.name in ("torch", "cuda-toolkit", "cuda-libraries")]
     evidence: list[Fact] = [*symptoms, *versions[:3]]
-    values = stack.values() | values
-    if own_number:
-        yield finding("cuda-library-missing", evidence, case=case, values=values | {"major": major or "12"}, title=title,
-                      cause=f"The loader looked for {lib} and found none on its path. The number is that library's own, not "
-                      "CUDA's: the package that asks was built for it. torch brings such libraries in pip packages of its "
-                      "own, which other programs do not find by themselves.")  # fmt: skip
+    if lib.startswith(_SELF_NUMBERED):
+        yield finding(
+            "cuda-library-missing", evidence, case=case, values=values, severity=severity,
+            title=f"{lib} is not found: a package here needs {_NAMES[_stem(lib)]} {_number(lib)}".rstrip(),
+            cause=f"The loader looked for {lib} and found none on its path. The number is that library's own, not CUDA's: the "
+            "package that asks was built for it. torch brings such libraries in pip packages of its own, which other "
+            "programs do not find by themselves.",
+        )  # fmt: skip
         return
-    yield finding("cuda-library-missing", evidence, case=case, values=values)
+    title = None if major else f"{lib} is not found: a CUDA library that a package here was built with"
+    values |= _mismatch(major, stack)
+    yield finding("cuda-library-missing", evidence, case=case, values=values, severity=severity, title=title)
 
 
-_SELF_NUMBERED = ("libcudnn", "libnccl", "libcusparseLt", "libnvinfer", "libnvshmem")
-_NAMES = {"libcudnn": "cuDNN", "libnccl": "NCCL", "libcusparseLt": "cuSPARSELt", "libnvinfer": "TensorRT",
-          "libnvshmem": "NVSHMEM"}  # fmt: skip
+def _packages(lib: str, major: str) -> dict[str, str]:
+    """The pip and system packages that have the library, and its folder below site-packages/nvidia."""
+    row = cuda.library(lib)
+    if row is None:
+        return {}
+    package = cuda.package_for(row, major) if major else row.package
+    if row.name == "libcudnn" and _number(lib):
+        package = f"'{package}=={_number(lib)}.*'"
+    folder = "cu13" if major == "13" else row.folder
+    return {"package": package, "folder": folder, "system_package": row.system_package}
+
+
+def _number(lib: str) -> str:
+    """The number in a library's file name: `libcudnn.so.9.1` → `9`."""
+    return lib.rpartition(".so.")[2].partition(".")[0] if ".so." in lib else ""
 
 
 def _stem(lib: str) -> str:
@@ -104,14 +111,13 @@ def _stem(lib: str) -> str:
 
 
 def _major(lib: str, stack: Stack) -> str:
-    """The CUDA major that a file name asks for; cuDNN and others number themselves, so torch's then."""
-    number = lib.rpartition(".so.")[2].partition(".")[0]
-    if number in ("10", "11", "12", "13") and not lib.startswith(
-        ("libcudnn", "libnccl", "libcusparseLt", "libnvinfer")
-    ):
-        # cuFFT and cuRAND and cuSOLVER count on their own: 10 and 11 are CUDA 11 and 12.
-        if lib.startswith(("libcufft", "libcusolver", "libcurand")):
-            return stack.torch_cuda.partition(".")[0]
+    """The CUDA major that a file name asks for; "" where neither the name nor torch tells.
+
+    cuDNN and others have numbers of their own; cuFFT, cuRAND, cuSOLVER and cuSPARSE count apart from CUDA too.
+    """
+    number = _number(lib)
+    counts_apart = lib.startswith((*_SELF_NUMBERED, "libcufft", "libcusolver", "libcurand", "libcusparse"))
+    if number in ("10", "11", "12", "13") and not counts_apart:
         return number
     return stack.torch_cuda.partition(".")[0]
 
@@ -177,25 +183,23 @@ def torch_abi(case: Case) -> Iterator[Finding]:
     stack, values = stack_of(case), groups(symptoms)
     path = values.get("ext", "")
     values["ext"] = path.rpartition("/")[2] or "A compiled extension"
-    values["pkg"] = _owner(path, values.get("symbol", ""))
+    values["pkg"] = _owner(path)
     values["engine"] = case.engine if case.engine in ("vllm", "sglang") else values["pkg"]
-    old_abi = re.search(r"(?:RKSs|Ss[A-Za-z]?\b|ESs)", values.get("symbol", "")) and "cxx11" not in values.get(
-        "symbol", ""
-    )
-    yield finding("torch-abi-mismatch", symptoms, case=case,
-                  values=_without_old_abi(stack.values() | values, bool(old_abi)))  # fmt: skip
+    symbol = values.get("symbol", "")
+    if "cxx11" not in symbol and re.search(r"RKSs|ESs|Ss(?:[A-Za-z]?$|[A-Z])", symbol):
+        values["old_abi"] = "pre-cxx11"
+    only_notice = all("built for" in s.text for s in symptoms)
+    yield finding("torch-abi-mismatch", symptoms, case=case, values=stack.values() | values,
+                  severity="warning" if only_notice else None)  # fmt: skip
 
 
-def _without_old_abi(values: dict[str, str], old_abi: bool) -> dict[str, str]:
-    return values | {"old_abi": "pre-cxx11"} if old_abi else values
-
-
-def _owner(path: str, symbol: str) -> str:
+def _owner(path: str) -> str:
+    """The pip package of an extension's file."""
     for mark, package in (("flash_attn", "flash-attn"), ("sgl_kernel", "sgl-kernel"), ("xformers", "xformers"), ("vllm", "vllm"),
                           ("torchvision", "torchvision"), ("torchaudio", "torchaudio"), ("exllama", "exllamav2"),
                           ("awq", "autoawq"), ("mamba", "mamba-ssm"), ("causal_conv1d", "causal-conv1d"),
                           ("deep_gemm", "deep-gemm"), ("transformer_engine", "transformer-engine"), ("apex", "apex"),
-                          ("flashinfer", "flashinfer-python"), ("bitsandbytes", "bitsandbytes"), ("_C", "vllm")):  # fmt: skip
+                          ("flashinfer", "flashinfer-python"), ("bitsandbytes", "bitsandbytes")):  # fmt: skip
         if mark in path:
             return package
     return "<the package>"
@@ -226,14 +230,6 @@ def header(case: Case) -> Iterator[Finding]:
     yield finding("build-header-missing", symptoms, case=case, values=stack.values() | values)
 
 
-_SYSTEM = {
-    "libGL": "libgl1", "libgthread": "libglib2.0-0", "libglib": "libglib2.0-0", "libnuma": "libnuma1", "libgomp": "libgomp1",
-    "libmpi": "libopenmpi3", "libibverbs": "libibverbs1", "librdmacm": "librdmacm1", "libSM": "libsm6", "libXext": "libxext6",
-    "libXrender": "libxrender1", "libsndfile": "libsndfile1", "libtbb": "libtbb12", "libpython3": "libpython3-dev",
-    "libopenblas": "libopenblas0", "libcurl": "libcurl4", "libssl": "libssl3", "libatomic": "libatomic1",
-}  # fmt: skip
-
-
 def system_library(case: Case) -> Iterator[Finding]:
     """A library of the operating system that slim images leave out."""
     symptoms = shown(case, "system-library-missing")
@@ -248,83 +244,9 @@ def system_library(case: Case) -> Iterator[Finding]:
     yield finding("system-library-missing", symptoms, case=case, values=values)
 
 
-def extension(case: Case) -> Iterator[Finding]:
-    """Compiled operators that are missing; where only a warning says so, the engine may do without them."""
-    symptoms = shown(case, "extension-not-loaded")
-    if not symptoms:
-        return
-    values = groups(symptoms)
-    warned = all(s.origin.level in NOTICES or "Failed to import" in s.text for s in symptoms)
-    yield finding("extension-not-loaded", symptoms, case=case, values=values, severity="warning" if warned else None)
-
-
-def python_packages(case: Case) -> Iterator[Finding]:
-    """Names that are not in a package, and packages that are not there."""
-    if symptoms := _said_as_error(shown(case, "python-api-moved")):
-        values = groups(symptoms)
-        values.setdefault("module", "the called function")
-        top = values["module"].partition(".")[0].lower()
-        values["top"] = top if top.isidentifier() and " " not in top else "transformers"
-        if version := installed(case, values["top"]):
-            values["installed"] = f"{values['top']} {version}"
-        values["engine"] = case.engine or "<the engine>"
-        yield finding("python-api-moved", symptoms, case=case, values=values)
-    if symptoms := _said_as_error(unclaimed(case, "module-missing")):
-        values = groups(symptoms)
-        top = values.get("name", "").partition(".")[0]
-        values["pip_name"] = _PIP.get(top, top.replace("_", "-"))
-        values["python"] = _interpreter(case) or "python"
-        yield finding("module-missing", symptoms, case=case, values=values)
-
-
-def _said_as_error(symptoms: list[Symptom]) -> list[Symptom]:
-    """Without those that are printed as a notice: an optional package that is not there."""
-    return [s for s in symptoms if s.origin.level not in NOTICES]
-
-
-def inspection(case: Case) -> Iterator[Finding]:
-    """The model's class could not be imported: look for two environments in one traceback."""
-    symptoms = shown(case, "model-inspection-failed")
-    values = groups(symptoms)
-    if not symptoms:
-        refused = shown(case, "sglang-architecture-unsupported") + shown(case, "model-class-unknown")
-        skipped = shown(case, "model-import-skipped")
-        if not refused or not skipped:
-            return
-        symptoms, values = [*skipped[:2], *refused[:1]], groups(skipped)
-    values["a"] = values.get("a", "").strip("'")
-    values["python"] = _interpreter(case) or "python"
-    homes = _environments(case)
-    if len(homes) > 1:
-        values["mixed"] = (
-            f"Two environments are mixed: packages of {homes[0]} run under the interpreter of {homes[1]}, or the reverse."
-        )
-    yield finding("model-inspection-failed", symptoms, case=case, values=values)
-
-
-def _interpreter(case: Case) -> str:
-    return next((m[0] for line in _texts(case) if (m := re.search(r"/[\w./-]+/bin/python[\d.]*", line))), "")
-
-
-def _environments(case: Case) -> list[str]:
-    """The prefixes of the environments that file names and interpreters of the case show, each once."""
-    homes: dict[str, None] = {}
-    for line in _texts(case):
-        for match in re.finditer(r"(/[\w./-]+?)/(?:lib/python3\.\d+/site-packages|bin/python[\d.]*\b)", line):
-            homes[match[1]] = None
-    return list(homes)
-
-
-def _texts(case: Case) -> Iterator[str]:
-    return (line.text for capture in case.captures for line in capture.lines[:3000] if "python" in line.text)
-
-
 RULES = (
     Rule(missing_library, (Symptom,), ("cuda-library-missing", "sgl-kernel-not-loadable")),
     Rule(torch_abi, (Symptom,), ("torch-abi-mismatch",)),
     Rule(header, (Symptom,), ("build-header-missing",)),
     Rule(system_library, (Symptom,), ("system-library-missing",)),
-    Rule(extension, (Symptom,), ("extension-not-loaded",)),
-    Rule(python_packages, (Symptom,), ("python-api-moved", "module-missing")),
-    Rule(inspection, (Symptom,), ("model-inspection-failed",)),
 )

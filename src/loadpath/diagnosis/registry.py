@@ -32,6 +32,7 @@ MODULES: tuple[str, ...] = (
     "runtime_driver",
     "arch",
     "library_set",
+    "python_packages",
     "framework_engine",
     "model_config",
     "container_injection",

@@ -14,6 +14,7 @@ from loadpath.core.facts.stack import ArchsCompiled, ComponentVersion, GpuModel
 from loadpath.knowledge import cuda, gpus
 from loadpath.knowledge.tables import findings
 
+NOTICES = ("WARNING", "WARN", "INFO", "DEBUG", "W", "I", "D")  # levels of records that report no failure
 MEANT = 40  # rows of less depth are symptoms of something else
 # Product names of data-centre GPUs; GeForce, RTX, Quadro and Titan are others.
 _DATA_CENTRE = re.compile(r"\b(?:Tesla|DGX|[ABHLPTV]\d{1,3}[A-Z]?|G[BH]\d{3}|A800|H800|H20|HGX)\b")
