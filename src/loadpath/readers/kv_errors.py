@@ -7,7 +7,7 @@ Read wherever they stand, with or without the rest of the log: an error line pas
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -21,18 +21,19 @@ from loadpath.core.facts.memory import (
     SleepReport,
     WarmUpShortage,
 )
-from loadpath.core.text import Capture, Line
+from loadpath.core.text import Capture
 from loadpath.core.units import GIB, gib
+from loadpath.readers.joined import readings
 
 WINDOW = 7  # a wrapped message is looked for in so many lines
-Maker = Callable[[re.Match[str], str], tuple[type[Fact], dict[str, Any]] | None]
+Maker = Callable[[re.Match[str]], tuple[type[Fact], dict[str, Any]] | None]
 
 
-def _shortfall_tokens(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _shortfall_tokens(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return KvShortfall, {"asked_tokens": int(m["asked"]), "held_tokens": int(m["held"]) if m["held"] else None}
 
 
-def _shortfall_bytes(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _shortfall_bytes(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return KvShortfall, {
         "asked_tokens": int(m["asked"]),
         "needed_bytes": gib(float(m["need"])),
@@ -41,11 +42,11 @@ def _shortfall_bytes(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, An
     }
 
 
-def _warning_tokens(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _warning_tokens(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return Concurrency, {"context_tokens": int(m["asked"]), "ratio": int(m["held"]) / int(m["asked"])}
 
 
-def _free_below(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _free_below(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     device = re.search(r"\d+", m["device"] or "")
     return FreeBelowDesired, {
         "free_bytes": gib(float(m["free"])),
@@ -56,7 +57,7 @@ def _free_below(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
     }
 
 
-def _changed(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _changed(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     def size(figure: str) -> int:
         value = float(figure)
         return gib(value) if value < 1 << 20 else round(value)  # bytes without a unit up to 0.9.0
@@ -69,7 +70,7 @@ def _changed(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
 
 
 def _no_room(engine: str, **fields: Any) -> Maker:
-    def make(m: re.Match[str], window: str) -> tuple[type[Fact], dict[str, Any]]:
+    def make(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
         groups = m.groupdict()
         made: dict[str, Any] = {"engine": engine, **fields}
         for name in ("fraction", "least_fraction"):
@@ -86,27 +87,27 @@ def _no_room(engine: str, **fields: Any) -> Maker:
     return make
 
 
-def _warm_up(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _warm_up(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return WarmUpShortage, {"what": m["what"], "requests": int(m["requests"]) if m["requests"] else None}
 
 
-def _items(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _items(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     items = re.findall(r"'(\w+)': (\d+)", m["items"] or "")
     return ProfiledItems, {"tokens": int(m["tokens"]), "items": tuple((name, int(n)) for name, n in items)}
 
 
-def _counts(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _counts(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return ProfiledItems, {"tokens": int(m["tokens"]), "counts": ((m["what"], int(m["count"])),)}
 
 
-def _unbalanced(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _unbalanced(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return MemoryUnbalanced, {
         "least_bytes": gib(float(m["least"])) if m["least"] else None,
         "local_bytes": gib(float(m["local"])) if m["local"] else None,
     }
 
 
-def _slept(m: re.Match[str], _: str) -> tuple[type[Fact], dict[str, Any]]:
+def _slept(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     return SleepReport, {"freed_bytes": gib(float(m["freed"])), "still_bytes": gib(float(m["still"]))}
 
 
@@ -169,8 +170,8 @@ def read(capture: Capture) -> Iterator[Fact]:
         for literal, pattern, make in _TEXTS:
             if literal[:_SHORT] not in low:
                 continue
-            window = _window(lines, i)
-            if (found := _compiled(pattern).search(window)) is None or (made := make(found, window)) is None:
+            found = _fullest(pattern, readings(lines, i, WINDOW))
+            if found is None or (made := make(found)) is None:
                 continue
             kind, fields = made
             if kind is NoRoomForKv and fields["engine"] == "tensorrt-llm" and (share := _FRACTION.search(capture.text)):
@@ -179,15 +180,7 @@ def read(capture: Capture) -> Iterator[Fact]:
             break
 
 
-def _window(lines: Sequence[Line], i: int) -> str:
-    """The text of line i and of the lines right after it by the same process: one message, however wrapped."""
-    texts = [lines[i].text]
-    last = lines[i].end
-    for line in lines[i + 1 : i + WINDOW]:
-        own, other = lines[i].origin, line.origin
-        foreign = (other.rank, other.pid) not in ((None, None), (own.rank, own.pid))
-        if line.number > last + 2 or foreign:
-            break
-        texts.append(line.text.strip())
-        last = line.end
-    return " ".join(texts)
+def _fullest(pattern: str, texts: list[str]) -> re.Match[str] | None:
+    """The match in the reading of the message in which most of the pattern's figures are found."""
+    matches = [found for text in texts if (found := _compiled(pattern).search(text))]
+    return max(matches, key=lambda found: sum(group is not None for group in found.groups()), default=None)

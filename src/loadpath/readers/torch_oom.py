@@ -10,7 +10,7 @@ frames around it, see `readers.phases`. (Texts by age: shared facts, engines.md 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -18,8 +18,9 @@ import msgspec
 
 from loadpath.core.facts.base import at
 from loadpath.core.facts.errors import OutOfMemory
-from loadpath.core.text import Capture, Line
+from loadpath.core.text import Capture
 from loadpath.core.units import parse_size
+from loadpath.readers.joined import readings
 from loadpath.readers.phases import operation_of, phase_of
 
 WINDOW = 9  # a wrapped message is looked for in so many lines
@@ -52,8 +53,7 @@ def read(capture: Capture) -> Iterator[OutOfMemory]:
         low = line.text.lower()
         if not any(mark in low for mark in _MARKS) or _NOT_MINE.search(line.text):
             continue
-        window = _window(lines, i)
-        fields = next((made for make in _MAKERS if (made := make(window))), None)
+        fields = _best(readings(lines, i, WINDOW, _re("out of memory")))
         if fields is None:
             continue
         fact = OutOfMemory(**at(capture, line), **fields)
@@ -63,21 +63,10 @@ def read(capture: Capture) -> Iterator[OutOfMemory]:
         yield msgspec.structs.replace(fact, phase=phase, operation=operation_of(lines, i))
 
 
-def _window(lines: Sequence[Line], i: int) -> str:
-    """The line from its mark on, and what follows as long as it is no new record: one message, however wrapped."""
-    text = lines[i].text
-    last = lines[i].number
-    for line in lines[i + 1 : i + WINDOW]:
-        own = lines[i].origin
-        other = (line.origin.rank, line.origin.pid) not in ((None, None), (own.rank, own.pid))
-        if (
-            line.number > last + 2
-            or other
-            or _re(r"out of memory|^Traceback|^\s*File \"|^\S+(?:Error|Exception):").search(line.text)
-        ):
-            break
-        text, last = f"{text} {line.text.strip()}", line.end
-    return text
+def _best(readings: list[str]) -> dict[str, Any] | None:
+    """The reading with most figures; on a tie the one joined by blanks."""
+    made = [fields for text in readings if (fields := next((m for make in _MAKERS if (m := make(text))), None))]
+    return max(made, key=lambda fields: sum(value not in (None, (), True) for value in fields.values()), default=None)
 
 
 def _torch(text: str) -> dict[str, Any] | None:
