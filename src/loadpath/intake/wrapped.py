@@ -23,6 +23,7 @@ MOST = 400  # lines that one message is joined from at most (a wrapped configura
 
 _TABLE = re.compile(r"[|+│┃╭╰=-]\s*$|^\s*[|+│]|^\s*[-=_*#^~]{6,}")
 _HEAD = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Warning)\b[^:]{0,40}: |.{0,40}\bNVRM: ")
+_MESSAGE = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception): |\s*Value error, ")
 _PLAIN = re.compile(r"[(`'\"]?[A-Za-z][A-Za-z_'-]*[`'\").,;:]*$|\d[\d.,]*$")
 _SENTENCE = re.compile(r"[A-Z(0-9][\w.,()%]* [a-z]")
 _LABELLED = re.compile(r"[\w.]+(?: +\w+)?:|.* \| ")
@@ -124,7 +125,7 @@ def _continues(line: Line) -> bool:
 
 def _terminal(lines: Sequence[Line], widths: Sequence[int], i: int, edges: dict[int, int]) -> tuple[int, str]:
     end = i + 1
-    if not _record(lines[i]):
+    if not _record(lines[i]) and not _MESSAGE.match(lines[i].text):
         return end, ""
     while (
         end < min(len(lines), i + MOST)

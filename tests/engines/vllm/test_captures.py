@@ -104,3 +104,11 @@ def test_bundled_refusal_leads_with_its_own_cause() -> None:
     report = read_bytes([(path.name, path.read_bytes())])
     assert report.root_cause == "kv-cache-below-one-request"
     assert "engine-core-failed" in (report.root.consequences if report.root else ())
+
+
+@pytest.mark.parametrize("name", ["bad-tp3-heads", "bad-max-len-over-model", "bad-no-weights"])
+def test_a_paste_wrapped_at_a_terminals_width_names_the_same_cause(name: str) -> None:
+    path = shared_file("captures", "vllm", f"{name}.log")
+    rows = [row[i : i + 80] for row in path.read_text("utf-8").split("\n") for i in range(0, max(1, len(row)), 80)]
+    report = read_bytes([(name, "\n".join(rows).encode())])
+    assert report.root_cause == report_on(name).root_cause
