@@ -31,7 +31,6 @@ def skipped(*arguments: Path) -> list[Skipped]:
             notes.append(item)
         else:
             list(item.chunks())
-            notes += item.notes
     return notes
 
 

@@ -49,7 +49,7 @@ class Source:
         self._notes = notes
 
     def chunks(self, size: int = 1 << 20) -> Iterator[bytes]:
-        """The bytes, in pieces of at most `size`. What is damaged ends early, and is said in `notes`."""
+        """The bytes, in pieces of at most `size`. What is damaged ends early, and is said by a note behind the source."""
         while True:
             try:
                 piece = self._stream.read(size)
@@ -61,11 +61,6 @@ class Source:
             if not piece:
                 return
             yield piece
-
-    @property
-    def notes(self) -> tuple[Skipped, ...]:
-        """What was left out of this source so far."""
-        return tuple(self._notes)
 
 
 def sources(arguments: Sequence[str]) -> Iterator[Source | Skipped]:
@@ -202,6 +197,7 @@ def _opened(name: str, stream: IO[bytes], budget: _Budget, depth: int = 0) -> It
     whole = cast(IO[bytes], peeked)
     if kind is None:
         yield Source(name, whole, notes)
+        yield from notes
         return
     if depth >= DEEPEST:
         yield Skipped(name, f"packed more than {DEEPEST} times: not opened")

@@ -44,27 +44,29 @@ def follow(source: str, interval: float = 0.5, idle: float = 5.0) -> Iterator[Sn
     every `idle` seconds when none did, so that a stall can be seen. The last has `ended` (a pipe was closed).
     A file never ends: stop iterating. Raises `intake.sources.Unreadable`.
     """
-    grown = Growing("stdin" if source == "-" else source)
+    growing = Growing("stdin" if source == "-" else source)
     reader: _Pipe | _File = _Pipe() if source == "-" else _File(source)
-    made = 0.0
-    cost = 0.0
-    new = False
     report: Report | None = None
+    made, cost, new = time.monotonic(), 0.0, False
     with reader:
         while True:
-            pause = max(interval, QUIET_AFTER * cost)
-            piece = reader.read(max(0.0, min(pause, made + pause - time.monotonic())) if report else 0.0)
+            # What is there already is read without waiting; the first report comes when it has been, or after a while.
+            pause = interval if report is None else max(interval, QUIET_AFTER * cost)
+            left = made + (pause if new else idle) - time.monotonic()
+            piece = reader.read(0.0 if report is None else max(0.0, left))
             if piece:
-                grown.feed(piece, fresh=reader.restarted())
+                growing.feed(piece, fresh=reader.restarted())
                 new = True
-            now = time.monotonic()
-            due = report is None or now - made >= (pause if new else idle) or reader.ended
-            if not due or (piece and not reader.ended and report is None and now - reader.begun < interval):
+            since = time.monotonic() - made
+            waiting = since < (pause if new else idle) if report else bool(piece) and since < pause
+            if waiting and not reader.ended:
                 continue
+            begun = time.monotonic()
             if new or report is None:
-                report = grown.report()
-            cost, made = time.monotonic() - now, time.monotonic()
-            yield Snapshot(report, grown.lines, new, reader.ended)
+                report = growing.report()
+            made = time.monotonic()
+            cost = made - begun
+            yield Snapshot(report, growing.lines, new, reader.ended)
             new = False
             if reader.ended:
                 return
@@ -114,7 +116,6 @@ class _Pipe:
     def __init__(self) -> None:
         self._stream = standard_input()
         self.ended = False
-        self.begun = time.monotonic()
 
     def __enter__(self) -> _Pipe:
         return self
@@ -148,7 +149,6 @@ class _File:
     def __init__(self, name: str) -> None:
         self._path = Path(name)
         self._fresh = False
-        self.begun = time.monotonic()
         try:
             if self._path.is_dir():
                 raise Unreadable(f"cannot follow {name}: it is a folder; a file was expected")
