@@ -12,7 +12,7 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import KvPool, ServerReady
+from loadpath.core.facts.engine import KvPool, ServerReady, Setting
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.placement import (
     BufferPlaced,
@@ -29,6 +29,8 @@ from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 
 PARTIAL, NOTHING, MARGIN, ON_CPU = "partial-offload", "nothing-offloaded", "gpu-margin-small", "engine-on-cpu"
+HIDDEN = "llama-memory-lines-hidden"
+SHOWS_MEMORY = 4  # the verbosity from which builds since b9181 print buffers and layers
 DEFAULT_TARGET = 1 << 30  # bytes that llama.cpp's fit step wants to keep free on each device
 
 
@@ -223,7 +225,18 @@ def on_cpu(case: Case) -> Iterator[Finding]:
     yield finding(ON_CPU, shown, case=case)
 
 
+def hidden(case: Case) -> Iterator[Finding]:
+    """At the default verbosity newer builds say nothing of buffers and layers: what is not shown is not judged."""
+    level = next((s for s in reversed(case.all(Setting)) if s.name == "verbosity"), None)
+    if level is None or not level.value.isdigit() or int(level.value) >= SHOWS_MEMORY:
+        return
+    if case.has(BufferPlaced) or case.has(LayersOffloaded) or not (case.has(ServerReady) or case.has(BufferRefused)):
+        return
+    yield finding(HIDDEN, [level], case=case, values={"level": level.value})
+
+
 RULES = (
+    Rule(hidden, (Setting,), (HIDDEN,), uses=(BufferPlaced, LayersOffloaded)),
     Rule(judge, (LayersOffloaded,), (PARTIAL, NOTHING), uses=(OffloadPlan, BufferPlaced, FreeMemory, DeviceFound)),
     Rule(margin, (OffloadPlan,), (MARGIN,)),
     Rule(on_cpu, (Symptom,), (ON_CPU,), uses=(DeviceFound,)),

@@ -48,6 +48,10 @@ def _started(seen: Seen) -> Iterator[Fact]:
     yield StepMark(**seen.fields, step="process-start", event="began")
 
 
+def _verbosity(seen: Seen) -> Iterator[Fact]:
+    yield Setting(**seen.fields, name="verbosity", value=seen.match["level"], basis="derived", engine=ENGINE)
+
+
 def _device(seen: Seen) -> Iterator[Fact]:
     total = seen.number("total")
     library = "rocm" if "gfx" in seen.line.text else "cuda"
@@ -175,6 +179,7 @@ _OLDER = "llama_new_context_with_model|llama_init_from_model"
 _NAMES = "|".join(sorted(_CONTEXT, key=len, reverse=True))
 LOADING: tuple[Row, ...] = (
     Row("build", r"(?:^build: |common_params_print_info: build |\bbuild_info: b)(?P<build>\d+)", _started),
+    Row("verbosity = ", r"verbosity = (?P<level>\d+) \(adjust with", _verbosity),
     Row("llama_server: initializing", r"llama_server: initializing", _started),
     Row("Device ", r"^\s*Device (?P<index>\d+): (?P<name>.+?), (?:compute capability )?(?P<capability>\d+\.\d+|gfx\w+)"
         r"(?:.*?VRAM: (?P<total>\d+) MiB)?", _device),
