@@ -50,6 +50,8 @@ def advice(found: Finding) -> str:
         (vllm("create_weights", "model_executor/layers/linear.py"), "gpu-oom-weights", "weight-load", "quantised"),
         (vllm("process_weights_after_loading", "model_executor/layers/quantization/fp8.py"), "gpu-oom-weights", "weight-load",
          "already quantised"),
+        (vllm("init_device", message="torch.AcceleratorError: CUDA error: out of memory\n"), "gpu-oom-context", "context-creation",
+         "End what holds the GPU"),
         (vllm("determine_available_memory"), "gpu-oom-profiling", "memory-profiling", "--max-num-batched-tokens"),
         (vllm("capture_model"), "gpu-oom-graph-capture", "graph-capture", "cudagraph_capture_sizes"),
         (vllm("run_busy_loop", "v1/engine/core.py"), "gpu-oom-serving", "serving", "Lower the memory share"),

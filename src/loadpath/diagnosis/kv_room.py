@@ -16,6 +16,7 @@ from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
 from loadpath.diagnosis.memory_remedies import made, more_gpus, smaller_weights
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
+from loadpath.engines.sglang.memory import least_fraction, static_pool_bytes
 from loadpath.planning import remedies as plan
 from loadpath.planning.remedies import Fit
 
@@ -82,8 +83,11 @@ def _static(case: Case, fraction: float | None, draft: str) -> str:
     after = [m.bytes for m in case.all(FreeMemory) if m.when == "after-weights"]
     if not before or not after or min(after) >= min(before):
         return said
-    least = 1 - min(after) / min(before)
-    return f"{said} {show_bytes(min(before))} was free before the weights and {show_bytes(min(after))} after: above {least:.3f} it starts."
+    least = least_fraction(min(before), min(after))
+    words = f"{said} {show_bytes(min(before))} was free before the weights and {show_bytes(min(after))} after: above {least:.3f} it starts."
+    if fraction and (left := static_pool_bytes(min(before), min(after), fraction)) <= 0:
+        words += f" At {fraction:g} the pool is {show_bytes(-left)} short."
+    return words
 
 
 def _context(case: Case, fit: Fit) -> str:

@@ -26,7 +26,7 @@ _OF_STEP = {
     "warm-up": "sampler-warm-up", "http-server": "serving", "serving": "serving",
 }  # fmt: skip
 _STEPS: dict[str, FindingStep] = {
-    "weights": "weight-load", "conversion": "weight-load", "profiling": "memory-profiling", "kv-pool": "kv-pool",
+    "context": "context-creation", "weights": "weight-load", "conversion": "weight-load", "profiling": "memory-profiling", "kv-pool": "kv-pool",
     "graph-capture": "graph-capture", "sampler-warm-up": "warm-up", "serving": "serving", "wake-up": "serving",
     "training-setup": "weight-load", "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
 }  # fmt: skip
@@ -94,7 +94,7 @@ def _judge_gpu(case: Case, fact: OutOfMemory, ooms: list[OutOfMemory]) -> Findin
     evidence: list[Fact] = [*case.all(ProfiledItems)[:1], *ooms]
     return finding(
         row, evidence, case=case, values=values, remedies=remedies or None, step=step,
-        certainty=certainty if row != "gpu-oom" else "established",
+        certainty={"gpu-oom": "established", "gpu-oom-context": "likely"}.get(row, certainty),  # type: ignore[arg-type]
         figures={"requested_bytes": fact.requested_bytes, "free_bytes": fact.free_bytes, "total_bytes": fact.total_bytes},
     )  # fmt: skip
 
@@ -119,6 +119,8 @@ def _by_phase(
     if phase == "sampler-warm-up":
         values |= {"what": "sampler", "requests": "max_num_seqs"}
         return "gpu-oom-sampler-warm-up", fixes.sampler(engine, fit, None)
+    if phase == "context":
+        return "gpu-oom-context", ()
     if phase == "kv-pool":
         return "gpu-oom-kv-pool", fixes.pool(engine, fit)
     if phase == "wake-up":
@@ -230,7 +232,7 @@ def _allocation_broke_off(case: Case, fact: BrokenOff) -> Finding:
 RULES = (
     Rule(judge_oom, (OutOfMemory,), (
         "gpu-oom-weights", "gpu-oom-profiling", "gpu-oom-graph-capture", "gpu-oom-kv-pool", "gpu-oom-serving",
-        "gpu-oom-wake-up", "gpu-oom-training", "gpu-oom-other-process", "gpu-oom-unseen-holder", "gpu-oom-fragmented",
+        "gpu-oom-wake-up", "gpu-oom-context", "gpu-oom-training", "gpu-oom-other-process", "gpu-oom-unseen-holder", "gpu-oom-fragmented",
         "gpu-oom", "gpu-oom-library", "turbomind-oom", "tensorrt-oom", "host-memory-refused",
     ), (WeightsLoaded, ProfiledItems)),
     Rule(judge_warm_up, (WarmUpShortage,), ("gpu-oom-sampler-warm-up",), (OutOfMemory,)),

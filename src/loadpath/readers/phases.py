@@ -16,6 +16,10 @@ BACK, AHEAD, NEAR = 150, 25, 8  # lines of the same process that are looked at b
 
 _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wake-up", (r"\bwake_up\b",)),
+    ("context", (
+        r"in init_device\b", r"_cuda_init\b", r"in _lazy_init\b", r"in set_device\b", "init_torch_distributed", "in init_process_group",
+        "ncclCommInitRank", r"in mem_get_info\b",
+    )),
     ("profiling", (
         "profile_run", "determine_available_memory", "determine_num_available_blocks", "profile_num_available_blocks",
         r"in warmup\b", "Method Warmup",
