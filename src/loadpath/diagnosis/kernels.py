@@ -141,7 +141,7 @@ def memory_test(case: Case) -> Iterator[Finding]:
     """Weights in memory far above parameters × stored bytes: the format was not kept."""
     model, bits = named_model(case), weight_bits(case)
     loaded = [w for w in case.all(WeightsLoaded) if w.bytes]
-    if model is None or not loaded or bits >= 16 or case.setting("speculative-config", "enable-lora"):
+    if model is None or not loaded or bits >= 16 or _adds_weights(case):
         return
     ranks = max((r.world_size for r in case.all(RankAssigned)), default=_size(case))
     held = max(w.bytes or 0 for w in loaded) * ranks
@@ -160,6 +160,12 @@ def memory_test(case: Case) -> Iterator[Finding]:
                      Check("Which kernel was chosen?", "grep -E 'Using .*(Kernel|backend)|quantization' SERVER.log")),
         figures={"held_bytes": round(held), "expected_bytes": round(expected)},
     )  # fmt: skip
+
+
+def _adds_weights(case: Case) -> bool:
+    """Whether a drafter or adapter slots are loaded beside the model."""
+    values = (case.setting("speculative-config"), case.setting("enable-lora"))
+    return any(value not in (None, "None", "False", "{}") for value in values)
 
 
 def _size(case: Case) -> int:

@@ -80,6 +80,11 @@ def _next_line(case: Case, notice: Waiting) -> float | None:
     return None
 
 
+def remarks(case: Case) -> Iterator[Finding]:
+    """Nothing: the row of remarks only claims its lines, so that no other row takes an echoed template for an error."""
+    return iter(())
+
+
 def ray_waits(case: Case) -> Iterator[Finding]:
     """Ray has fewer GPUs than ranks were asked for."""
     shown: list[Fact] = [s for s in case.all(Symptom) if s.finding == "ray-waits-for-gpus"]
@@ -179,6 +184,7 @@ def time_limit(case: Case) -> Iterator[Finding]:
 
 
 RULES = (
+    Rule(remarks, (Symptom,), ("engine-remark",)),
     Rule(ray_waits, (), ("ray-waits-for-gpus",), (Symptom, Waiting)),
     Rule(waits, (Waiting,), ("broadcast-wait",)),
     Rule(core_wait, (Waiting,), ("engine-core-wait",)),
