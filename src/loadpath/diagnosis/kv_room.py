@@ -84,6 +84,8 @@ def _static(case: Case, fraction: float | None, draft: str) -> str:
     if not before or not after or min(after) >= min(before):
         return said
     least = least_fraction(min(before), min(after))
+    if fraction and least < fraction:
+        return said  # something that these lines do not show took memory as well
     words = f"{said} {show_bytes(min(before))} was free before the weights and {show_bytes(min(after))} after: above {least:.3f} it starts."
     if fraction and (left := static_pool_bytes(min(before), min(after), fraction)) <= 0:
         words += f" At {fraction:g} the pool is {show_bytes(-left)} short."

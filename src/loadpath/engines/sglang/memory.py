@@ -7,8 +7,6 @@ what was free, not of the card, and what lies outside it, `P·(1 − f)`, is all
 
 from __future__ import annotations
 
-import math
-
 
 def static_pool_bytes(before: int, after: int, fraction: float) -> int:
     """Bytes for the KV pool (negative: the weights alone exceed the static share)."""
@@ -18,18 +16,3 @@ def static_pool_bytes(before: int, after: int, fraction: float) -> int:
 def least_fraction(before: int, after: int) -> float:
     """The smallest `--mem-fraction-static` that leaves the pool anything at all (exclusive)."""
     return 1 - after / before
-
-
-def outside_bytes(before: int, fraction: float) -> int:
-    """What the static share leaves for activations, CUDA graphs, the draft model's own needs."""
-    return round(before * (1 - fraction))
-
-
-def fraction_for(before: int, after: int, pool_bytes: int) -> float:
-    """The fraction that gives the pool `pool_bytes`, rounded up to two digits."""
-    return math.ceil(((before - after) + pool_bytes) / before * 100) / 100
-
-
-def fraction_leaving(before: int, outside: int) -> float:
-    """The largest fraction, in steps of 0.01, that leaves `outside` bytes free outside the static share."""
-    return math.floor((1 - outside / before) * 100) / 100
