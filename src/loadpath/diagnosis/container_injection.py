@@ -109,7 +109,7 @@ def judge_lost(case: Case) -> Iterator[Finding]:
     first = symptoms[0]
     before = [
         f
-        for f in (*case.all(DriverVersions), *case.all(GpuState))
+        for f in (*case.all(DriverVersions), *case.all(GpuState), *case.all(GpuListed))
         if f.span.source == first.span.source and f.span.first_line < first.span.first_line
     ]
     why = (
@@ -124,7 +124,8 @@ def judge_lost(case: Case) -> Iterator[Finding]:
         )
     else:
         cause = (
-            f"NVML could not open the devices (Unknown Error). In a container that saw its GPU before, this is the usual reason: {why} "
+            "NVML could not open the devices (Unknown Error). In a container that saw "
+            f"its GPU before, this is the usual reason: {why[:1].lower()}{why[1:]} "
             "In a new container it means missing or forbidden device nodes."
         )
     yield finding(

@@ -21,6 +21,7 @@ from loadpath.diagnosis.rule import Rule, finding
 
 DEFAULT_BYTES = 64 * MIB
 FULL = "dev-shm-full"
+NO_SPACE = ("no space", "errno 28", "error 28")
 _CHECK = Check("How large is /dev/shm, and what lies in it?", "df -h /dev/shm; ls -lS /dev/shm | head")
 
 
@@ -55,7 +56,7 @@ def shm_mount(case: Case) -> FilesystemUse | None:
 def _full(case: Case, symptoms: Sequence[Fact], mounted: FilesystemUse | None) -> Finding:
     sizes = [int(s.groups["size"]) for s in symptoms if isinstance(s, Symptom) and s.groups.get("size")]
     size = max(sizes, default=None)
-    no_space = _said(symptoms, "space", "errno 28") or size is not None
+    no_space = _said(symptoms, *NO_SPACE)
     facts = [*symptoms, *([mounted] if mounted else [])]
     figures = {"segment_bytes": size} if size else {}
     if mounted is not None:
@@ -75,10 +76,14 @@ def _full(case: Case, symptoms: Sequence[Fact], mounted: FilesystemUse | None) -
 
 def _why(case: Case, symptoms: Sequence[Fact], size: int | None, mounted: FilesystemUse | None) -> Iterator[str]:
     if size is not None:
-        yield (
-            f"A shared-memory segment of {show_bytes(size)} ({show_count(size)} bytes) did not fit: No space left on "
-            "device (28) means /dev/shm, which is memory, and no file system on storage."
-        )
+        made = f"A shared-memory segment of {show_bytes(size)} ({show_count(size)} bytes)"
+        if _said(symptoms, *NO_SPACE):
+            yield (
+                f"{made} did not fit: No space left on device (28) means /dev/shm, which is memory, and no file system "
+                "on storage."
+            )
+        else:
+            yield f"{made} could not be made. The line does not print the error; a full /dev/shm is nearly always it."
     elif _said(symptoms, "dataloader", "bus error"):
         yield (
             "The DataLoader's workers pass batches to the trainer through /dev/shm; a worker that writes when it is "
