@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from conftest import shared_file
+from loadpath.core.case import version_numbers
 from loadpath.core.facts.engine import KvPool, MemoryBreakdown, WeightsLoaded
 from loadpath.core.text import Span
 from loadpath.core.units import GIB, KIB, MIB, gib
@@ -86,3 +90,18 @@ def test_context_is_rounded_below_the_limit(limit: int, value: int) -> None:
 )
 def test_upper_bound_holds_for_full_multi_head_attention(parameters: float, layers: int, width: int) -> None:
     assert 2 * layers * width * 2 < most_bytes_per_token(parameters) < 6 * MIB * parameters / 175e9 * 4
+
+
+def test_share_against_what_real_starts_logged() -> None:
+    """Every vLLM start of the shared facts whose figures are complete: within the rounding of what was printed."""
+    lines = shared_file("corpus", "memory-facts.jsonl").read_text("utf-8").splitlines()
+    parts = ("total_gpu_gib", "gpu_memory_utilization", "weights_gib", "peak_activation_gib", "available_kv_gib")
+    starts = [start for line in lines if line.strip() and (start := json.loads(line))["engine"] == "vllm"]
+    complete = [start for start in starts if all(start.get(name) is not None for name in parts)]
+    assert len(complete) >= 20
+    for start in complete:
+        total, share, weights, peak, printed = (start[name] for name in parts)
+        version = version_numbers(start["engine_version"] or "")
+        rest, graphs = start["non_torch_gib"] or 0, start["graph_gib"] or 0
+        left = kv_share(gib(total), share, gib(weights), gib(rest), gib(peak), gib(graphs), version)
+        assert left / GIB == pytest.approx(printed, abs=0.03), start["id"]

@@ -26,9 +26,10 @@ _OF_STEP = {
     "warm-up": "sampler-warm-up", "http-server": "serving", "serving": "serving",
 }  # fmt: skip
 _STEPS: dict[str, FindingStep] = {
-    "context": "context-creation", "weights": "weight-load", "conversion": "weight-load", "profiling": "memory-profiling", "kv-pool": "kv-pool",
-    "graph-capture": "graph-capture", "sampler-warm-up": "warm-up", "serving": "serving", "wake-up": "serving",
-    "training-setup": "weight-load", "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
+    "context": "context-creation", "weights": "weight-load", "conversion": "weight-load",
+    "profiling": "memory-profiling", "kv-pool": "kv-pool", "graph-capture": "graph-capture",
+    "sampler-warm-up": "warm-up", "serving": "serving", "wake-up": "serving", "training-setup": "weight-load",
+    "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
 }  # fmt: skip
 FILLED = 0.99  # of the card in live allocations: more than any engine's share, so no share was at work yet
 
