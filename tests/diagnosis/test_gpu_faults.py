@@ -86,4 +86,6 @@ def test_a_cut_listing_and_a_missing_eighth() -> None:
 
 def test_uncorrected_errors_in_the_table_cell() -> None:
     report = table(gpu(ecc="3"), NONE)
-    assert report.root_cause == "gpu-uncorrected-errors" and report.findings[0].title.startswith("3 uncorrected ECC error")
+    assert report.root_cause == "gpu-uncorrected-errors" and report.findings[0].title.startswith(
+        "3 uncorrected ECC error"
+    )

@@ -140,5 +140,7 @@ def test_a_row_without_its_name_line() -> None:
 
 
 def test_a_process_that_cannot_be_named() -> None:
-    held = found(table(gpu(used=40000), "| Processes: |\n", process(0, 7, "[Not Found]", "39990MiB")), "gpu-memory-held-idle")
+    held = found(
+        table(gpu(used=40000), "| Processes: |\n", process(0, 7, "[Not Found]", "39990MiB")), "gpu-memory-held-idle"
+    )
     assert "cannot be named" in held.cause and "PID namespace" in held.cause

@@ -130,9 +130,7 @@ class _Choice:
         if closed and self.modules == "open":
             parts.append(f"{say([p.package for p in closed[:2]])} would load proprietary modules, which do not run it")
         elif closed:
-            parts.append(
-                f"{say([p.package for p in closed[:2]])} {'does' if len(closed) == 1 else 'do'} not drive it"
-            )
+            parts.append(f"{say([p.package for p in closed[:2]])} {'does' if len(closed) == 1 else 'do'} not drive it")
         return f"{'; '.join(parts)}." if parts else ""
 
     def _by_itself(self) -> Remedy:
