@@ -203,3 +203,25 @@ def _unclosed(lines: Sequence[Line], widths: Sequence[int], i: int) -> int:
     opens = head.text.count("(") - head.text.count(")")
     closes = after.text.count(")") - after.text.count("(")
     return i + 2 if opens > 0 and closes >= opens else i + 1
+
+
+def joined_at_widest(lines: Sequence[Line], glue: str) -> list[Line]:
+    """`lines` with each one of the greatest width joined to the next: what a hard wrap would look like.
+
+    A guess, for a paste of a few lines in which no reader found anything: one widest line is no evidence of a wrap.
+    """
+    widest = max((len(line.raw) for line in lines if not line.prose), default=0)
+    if widest < NARROWEST:
+        return list(lines)
+    out: list[Line] = []
+    goes_on = False
+    for line in lines:
+        if goes_on and line.text:
+            held = out[-1]
+            out[-1] = msgspec.structs.replace(
+                held, text=held.text + glue + line.raw, raw=held.raw + glue + line.raw, last_number=line.end
+            )
+        else:
+            out.append(line)
+        goes_on = len(line.raw) == widest
+    return out

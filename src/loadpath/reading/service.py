@@ -19,6 +19,7 @@ from loadpath.engines import registry as engines
 from loadpath.intake.clean import clean
 from loadpath.intake.cut import LogShape, Shape, cut
 from loadpath.readers import registry as readers
+from loadpath.reading.second_look import second_look
 
 
 def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
@@ -37,18 +38,22 @@ def read_paths(paths: Sequence[str]) -> Report:
 
 def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:
     """The report on cleaned lines, by source."""
+    named = list(sources)
+    report: Report = mask_all(second_look(_read(named), named, _read))
+    return report
+
+
+def _read(sources: list[tuple[str, list[Line]]]) -> Report:
     captures = [capture for name, lines in sources for capture in captures_of(name, lines)]
     broken: list[Skipped] = []
     case = case_of(captures, broken)
     report = diagnose(case)
-    whole = msgspec.structs.replace(
+    return msgspec.structs.replace(
         report,
         captures=tuple(CaptureReport(c.kind, c.source, c.first_line, c.last_line, c.run) for c in captures),
         facts=tuple(msgspec.to_builtins(fact) for fact in case.facts),
         skipped=(*report.skipped, *broken),
     )
-    masked: Report = mask_all(whole)
-    return masked
 
 
 def case_of(captures: list[Capture], broken: list[Skipped]) -> Case:
