@@ -25,7 +25,9 @@ def no_kernel(case: Case) -> Iterator[Finding]:
     capability = caught.get("cc") or cuda.capability_of(caught.get("sm", "")) or stack.capability
     archs = tuple(caught["archs"].split()) if "archs" in caught else stack.archs
     values = stack.values() | caught
-    if _same_family_warning(symptoms, capability):
+    refused = any("no kernel" in s.text or "nvalid device function" in s.text for s in symptoms)
+    covered = bool(capability and archs) and cuda.covered(capability, archs)
+    if _same_family_warning(symptoms, capability) or (covered and not refused):
         return
     if capability:
         values |= _card(capability, caught.get("gpu") or stack.gpu, archs)
