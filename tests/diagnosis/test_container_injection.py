@@ -99,6 +99,15 @@ def test_a_compose_file_without_reservation_asks_for_none_and_one_with_it_does()
     assert root_of(service + gpu + error).id == "t-no-gpus"
 
 
+def test_a_pod_without_a_gpu_limit_has_no_gpu() -> None:
+    pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: llm\n    image: vllm/vllm-openai\n"
+    limit = "    resources: {limits: {nvidia.com/gpu: 1}}\n"
+    error = "\nRuntimeError: No CUDA GPUs are available\n"
+    root = root_of(pod + error)
+    assert root.id == "gpu-not-requested" and "nvidia.com/gpu: 1" in root.remedies[0].command
+    assert root_of(pod + limit + error).id == "t-no-gpus"
+
+
 def test_a_capability_that_is_left_out() -> None:
     root = root_of(
         "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute img nvidia-smi\nbash: nvidia-smi: command not found\n"

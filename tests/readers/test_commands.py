@@ -85,6 +85,14 @@ def test_a_compose_service_says_what_docker_run_would() -> None:
     assert found["max-model-len"] == "8192" and found["HF_TOKEN"] == "***"
 
 
+def test_a_service_without_its_head_is_known_by_its_keys() -> None:
+    text = "    image: vllm/vllm-openai\n    container_name: llm\n    restart: always\n    shm_size: 8gb\nINFO next\n"
+    lines = clean(text.encode())
+    assert compose.extent(lines, 0) == 4
+    found = {s.name: s.value for s in compose.read(Capture("compose", "paste", tuple(lines[:4])))}  # type: ignore[attr-defined]
+    assert found["docker:run"] == "compose service llm" and found["docker:shm-size"] == "8gb"
+
+
 def test_a_manifest_gives_limits_probes_and_arguments() -> None:
     text = (
         "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template:\n    spec:\n      runtimeClassName: nvidia\n"

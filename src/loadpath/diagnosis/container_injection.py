@@ -14,7 +14,7 @@ from loadpath.core.facts.container import ContainerCliInfo, RuntimesKnown
 from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.gpu import DriverVersions, GpuListed, GpuState
-from loadpath.core.report import Check, Finding
+from loadpath.core.report import Check, Finding, Remedy
 from loadpath.diagnosis.host_limits import symptoms_of
 from loadpath.diagnosis.rule import Rule, finding, row_remedies
 from loadpath.knowledge.tables import findings
@@ -164,23 +164,33 @@ def judge_library(case: Case) -> Iterator[Finding]:
 
 
 def judge_not_requested(case: Case) -> Iterator[Finding]:
-    """The command that started the container is in the paste, asks for no GPU, and something in it sees none."""
+    """What started the container is in the paste, asks for no GPU, and something in it sees none."""
     missing = [s for s in case.all(Symptom) if s.finding in NO_GPU_SEEN]
-    started = next((s for s in reversed(case.all(Setting)) if s.name == "docker:run"), None)
+    started = next((s for s in reversed(case.all(Setting)) if s.name in ("docker:run", "k8s:container")), None)
     if not missing or started is None or _asks_for_gpu(case):
         return
-    name = case.setting("docker:name") or case.setting("docker:image") or "the container"
-    cause = (
-        f"The start of {name} ({started.value}) has neither --gpus nor --runtime=nvidia nor an nvidia.com/gpu device, so no GPU was "
-        "passed in; whatever runs inside cannot see one, however well the driver works."
+    lies = "no GPU was passed in; whatever runs inside cannot see one, however well the driver works."
+    remedies = None
+    if started.name == "k8s:container":
+        cause = f"Container `{started.value}` of the pod has no nvidia.com/gpu limit, so {lies}"
+        remedies = [Remedy("Ask for the GPU in the container's limits.", "resources: {limits: {nvidia.com/gpu: 1}}")]
+    else:
+        name = case.setting("docker:name") or case.setting("docker:image") or "the container"
+        cause = (
+            f"The start of {name} ({started.value}) has neither --gpus nor --runtime=nvidia nor an nvidia.com/gpu device, "
+            f"so {lies}"
+        )
+    yield finding(
+        "gpu-not-requested", [started, *missing], case=case, cause=cause, certainty="likely", remedies=remedies
     )
-    yield finding("gpu-not-requested", [started, *missing], case=case, cause=cause, certainty="likely")
 
 
 def _asks_for_gpu(case: Case) -> bool:
     devices = [s.value for s in case.all(Setting) if s.name in ("docker:device", "docker:volume")]
     return (
         case.setting("docker:gpus") is not None
+        or any(s.name.startswith("k8s:limits.nvidia.com/") for s in case.all(Setting))
+        or "nvidia" in (case.setting("k8s:runtime-class") or "")
         or "nvidia" in (case.setting("docker:runtime") or "")
         or any("nvidia" in value for value in devices)
         or any("nvidia" in (r.default or "") for r in case.all(RuntimesKnown))
