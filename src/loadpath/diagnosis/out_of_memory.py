@@ -188,7 +188,9 @@ def judge_broken_off(case: Case) -> Iterator[Finding]:
     profiling = fact.phase == "profiling"
     if case.has(OutOfMemory) or case.has(WarmUpShortage):
         return
-    if fact.phase == "conversion" or (fact.allocating and fact.phase in ("weights", "kv-pool", "graph-capture")):
+    if fact.phase in ("conversion", "sampler-warm-up") or (
+        fact.allocating and fact.phase in ("weights", "kv-pool", "graph-capture")
+    ):
         yield _allocation_broke_off(case, fact)
         return
     if not profiling and not (weights and fact.phase == ""):
@@ -220,11 +222,13 @@ def _allocation_broke_off(case: Case, fact: BrokenOff) -> Finding:
     engine, fit = engine_of(case, fact), fit_of(case, fact)
     oom = OutOfMemory(span=fact.span, cut=True, phase=fact.phase)
     remedies = {
-        "kv-pool": fixes.pool(engine, fit), "graph-capture": fixes.capture(engine, fit, case),
+        "kv-pool": fixes.pool(engine, fit), "sampler-warm-up": fixes.sampler(engine, fit, None), "graph-capture": fixes.capture(engine, fit, case),
     }.get(fact.phase) or fixes.weights(engine, fit, fact.phase, oom)  # fmt: skip
-    doing = {"conversion": "converting the weights", "kv-pool": "allocating the KV cache",
+    doing = {"conversion": "converting the weights", "kv-pool": "allocating the KV cache", "sampler-warm-up": "warming up the sampler",
              "graph-capture": "capturing CUDA graphs"}.get(fact.phase, "creating or loading the weights")  # fmt: skip
     values = {"doing": doing, "function": fact.function}
+    if fact.phase in ("weights", "conversion"):
+        values["useless"] = "If it is that, memory share and context do not help: neither bounds the weights."
     return finding(
         "allocation-broke-off", [fact], case=case, values=values, step=_STEPS.get(fact.phase), remedies=remedies
     )
