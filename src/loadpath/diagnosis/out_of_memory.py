@@ -221,9 +221,12 @@ def _allocation_broke_off(case: Case, fact: BrokenOff) -> Finding:
     """A traceback without its exception that ends where memory is asked for (or weights are repacked)."""
     engine, fit = engine_of(case, fact), fit_of(case, fact)
     oom = OutOfMemory(span=fact.span, cut=True, phase=fact.phase)
-    remedies = {
-        "kv-pool": fixes.pool(engine, fit), "sampler-warm-up": fixes.sampler(engine, fit, None), "graph-capture": fixes.capture(engine, fit, case),
-    }.get(fact.phase) or fixes.weights(engine, fit, fact.phase, oom)  # fmt: skip
+    made = {
+        "kv-pool": fixes.pool(engine, fit),
+        "sampler-warm-up": fixes.sampler(engine, fit, None),
+        "graph-capture": fixes.capture(engine, fit, case),
+    }
+    remedies = made.get(fact.phase) or fixes.weights(engine, fit, fact.phase, oom)
     doing = {"conversion": "converting the weights", "kv-pool": "allocating the KV cache", "sampler-warm-up": "warming up the sampler",
              "graph-capture": "capturing CUDA graphs"}.get(fact.phase, "creating or loading the weights")  # fmt: skip
     values = {"doing": doing, "function": fact.function}
