@@ -1,11 +1,11 @@
 """loadpath: follow a language model's load path from checkpoint to first token, and name what broke.
 
-    import loadpath
+import loadpath
 
-    report = loadpath.read("vllm.log")           # files, folders, archives
-    report = loadpath.read_text(pasted)          # a string
-    if report.root:
-        print(report.root.title, report.root.remedies[0].command)
+report = loadpath.read("vllm.log")           # files, folders, archives
+report = loadpath.read_text(pasted)          # a string
+if report.root:
+    print(report.root.title, report.root.remedies[0].command)
 """
 
 from __future__ import annotations

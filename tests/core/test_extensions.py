@@ -8,7 +8,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-MODULE = '''
+MODULE = """
 from loadpath.core.facts.base import Fact, at
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule
@@ -34,7 +34,7 @@ def judge(case):
 
 
 RULES = (Rule(judge, (Overheated,), ("rack-overheated",)),)
-'''
+"""
 
 
 def test_another_package_adds_a_reader_and_a_rule(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import re
 
 import msgspec
 import pytest
-from conftest import read_text
 
+from conftest import read_text
 from loadpath.diagnosis.rule import without_gaps
 from loadpath.knowledge.tables import FindingRow, findings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,9 @@ def test_row_is_whole(row: FindingRow) -> None:
     assert row.step.removeprefix("auto:") in (*STEPS, "unseen", "auto")
     assert row.severity == "info" or row.remedies or row.next_checks or row.judged_by, "neither remedy nor check"
     assert len(row.title) <= 140, "a title is one short sentence"
+
+
+def test_what_a_row_folds_exists() -> None:
+    ids = {row.id for row in ROWS}
+    gone = [(row.id, name) for row in ROWS for name in row.folds if not any(fnmatchcase(i, name) for i in ids)]
+    assert not gone, f"folds of findings that no row is called: {gone}"

@@ -20,7 +20,9 @@ from loadpath.diagnosis.rule import Rule, finding
 
 KERNEL, FAILED = "sglang-graph-capture-kernel", "sglang-capture-failed"
 ENOUGH = gib(1.0)  # free when capture begins: a few batch sizes take some hundred MiB
-_UNSUPPORTED = re.compile(r"head|dispatch|not support|unsupported|invalid (?:config|shape)|page_size|assert", re.IGNORECASE)
+_UNSUPPORTED = re.compile(
+    r"head|dispatch|not support|unsupported|invalid (?:config|shape)|page_size|assert", re.IGNORECASE
+)
 _NAMES = {"flashinfer": "FlashInfer", "flashinfer_mla": "FlashInfer (MLA)", "fa3": "FlashAttention 3",
           "flashattention": "FlashAttention", "triton": "Triton"}  # fmt: skip
 

@@ -23,7 +23,14 @@ HINTS: tuple[tuple[Boundary, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-ECHOES = ("KeyboardInterrupt", "SystemExit", "CancelledError", "EngineDeadError", "AsyncEngineDeadError", "MQEngineDeadError")
+ECHOES = (
+    "KeyboardInterrupt",
+    "SystemExit",
+    "CancelledError",
+    "EngineDeadError",
+    "AsyncEngineDeadError",
+    "MQEngineDeadError",
+)
 
 
 def judge(case: Case) -> Iterator[Finding]:

@@ -108,7 +108,9 @@ def _serves(case: Case) -> str:
         who += f" {started.version}"
     served = f" with {model.name}" if model is not None and model.name else ""
     parts = []
-    if (weights := next((w for w in reversed(case.all(WeightsLoaded)) if not w.what), None)) is not None and weights.bytes:
+    if (
+        weights := next((w for w in reversed(case.all(WeightsLoaded)) if not w.what), None)
+    ) is not None and weights.bytes:
         parts.append(f"weights {show_bytes(weights.bytes)} per GPU")
     # Of several ranks the smallest pool is the one that counts.
     if tokens := min((p.tokens for p in case.all(KvPool) if p.tokens), default=None):

@@ -49,7 +49,8 @@ READERS: tuple[ReaderEntry, ...] = (
         "export ", "--model", "--gpu", "--tensor", "--tp", "--max", "--mem", "--ctx", "--n-gpu",
     ), "anywhere"),
     ReaderEntry("kubernetes", "kubernetes", (
-        "probe", "State:", "Exit Code:", "OOMKilled", "Liveness:", "Startup:", "Readiness:", "Limits:", "Requests:", "Allocatable:", "Runtime Class",
+        "probe", "State:", "Exit Code:", "OOMKilled", "Liveness:", "Startup:", "Readiness:", "Limits:", "Requests:", "Allocatable:",
+        "Runtime Class",
         "READY", "CrashLoopBackOff", "Running", "/dev/shm from", "Normal ", "Warning ",
     ), "anywhere"),
     ReaderEntry("nccl-start", "nccl_start", ("NCCL", "nccl=="), "anywhere"),
@@ -75,7 +76,9 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("oom-killer", "oom_killer", (
         "oom-kill", "Kill process", "Killed process", "oom_reaper", "segfault at", "general protection",
     ), "anywhere"),
-    ReaderEntry("driver-parts", "driver_parts", ("Kernel Module", "has the version", "nvidia", "NVML library", "DSO version", "libcuda.so."), "anywhere"),
+    ReaderEntry("driver-parts", "driver_parts", (
+        "Kernel Module", "has the version", "nvidia", "NVML library", "DSO version", "libcuda.so.",
+    ), "anywhere"),
     ReaderEntry("fabric-manager", "fabric_manager", ("detected NVSwitch",), "anywhere"),
     ReaderEntry("dcgm", "dcgm_diag", (
         "ran diagnostic", "| Diagnostic", "| Pass", "| Fail", "Health Monitor Report", "GPUs found", "GPU found",
@@ -92,7 +95,8 @@ READERS: tuple[ReaderEntry, ...] = (
     ), "anywhere"),
     ReaderEntry("kv-errors", "kv_errors", (
         "max seq len (", "kv pool holds", "no available memory for", "cannot auto-fit", "not enough memory", "leave no gpu memory",
-        "state cache", "memory pool size is", "than the profiled value", "maxtokensinpaged", "insufficient gpu memory", "no enough gpu memory", "free memory on device",
+        "state cache", "memory pool size is", "than the profiled value", "maxtokensinpaged", "insufficient gpu memory",
+        "no enough gpu memory", "free memory on device",
         "error in memory prof", "warming up", "is too short to hold", "encoder cache will", "memory capacity is unb", "sleep mode freed",
     ), "anywhere"),
     ReaderEntry("python-calls", "python_calls", (
@@ -106,7 +110,8 @@ READERS: tuple[ReaderEntry, ...] = (
         "driver", "cuda", "nvcc", "torch", "==", "libc", "sm_", "nvidia", "capability", "archs", "triton", "flash",
     ), "anywhere"),
     ReaderEntry("nvidia-smi", "nvidia_smi_table", (
-        "nvidia-smi", "gpu  name", "+--", "processes:", ":00.0", ".0 off", ".0 on", ".0  on", ".0 n/a", "(nvgpu)", "gpu name", "mib /", "mib |",
+        "nvidia-smi", "gpu  name", "+--", "processes:", ":00.0", ".0 off", ".0 on", ".0  on", ".0 n/a", "(nvgpu)", "gpu name", "mib /",
+        "mib |",
     )),
     ReaderEntry("nvidia-smi-q", "nvidia_smi_query", (
         "nvsmi log", "driver version  ", "attached gpus", "timestamp  ", "gpu 0", "gpu 1", "kmd version", "remapped rows", "retired pages",
