@@ -32,12 +32,12 @@ def judge_free(case: Case) -> Iterator[Finding]:
     held = total - fact.free_bytes if total else None
     small = held is not None and held <= CONTEXTS_OF_OTHERS
     values = {
-        "free": show_bytes(fact.free_bytes),
-        "total": show_bytes(total) if total else "",
-        "want": show_bytes(want) if want else "its share",
+        "free": show_gib(fact.free_bytes),
+        "total": show_gib(total) if total else "",
+        "want": show_gib(want) if want else "its share",
         "share": f"{fact.utilisation:g}" if fact.utilisation else "",
-        "short": show_bytes(want - fact.free_bytes) if want else "",
-        "held": show_bytes(held) if held else "",
+        "short": show_gib(want - fact.free_bytes) if want else "",
+        "held": show_gib(held) if held else "",
         "owners": owners_beside(case),
         "who": (
             "contexts of other processes or ranks on this GPU, or a display" if small
@@ -151,6 +151,11 @@ def judge_wrong_gpu(case: Case) -> Iterator[Finding]:
 
 def _used(state: GpuState) -> float:
     return (state.used_bytes or 0) / (state.total_bytes or 1)
+
+
+def show_gib(size: float) -> str:
+    """GiB with two decimals whatever the size, as the message prints them: `0.49 GiB`."""
+    return f"{size / GIB:.2f} GiB"
 
 
 def show_mib(size: int | None) -> str:
