@@ -15,6 +15,7 @@ from loadpath.core.facts.engine import (
     MemoryBreakdown,
     Progress,
     ServerListening,
+    Silence,
     StepMark,
     Waiting,
     WeightsLoaded,
@@ -27,6 +28,13 @@ from loadpath.core.vocabulary import STEPS, FindingStep, Step, StepState
 _NEXT: dict[Step, Step] = {"http-server": "serving", "serving": "shutdown", "shutdown": "shutdown"}
 # So many notices of waiting in a row, a minute each, and the step no longer keeps its normal pace.
 WAITS_OF_A_STALL = 10
+# Seconds without a line that each step may well take (from complete logs of public starts, slow ones included).
+PATIENCE: dict[Step, float] = {
+    "process-start": 90.0, "device-enumeration": 120.0, "context-creation": 60.0, "weight-load": 180.0,
+    "memory-profiling": 300.0, "kv-pool": 60.0, "graph-capture": 120.0, "http-server": 60.0, "warm-up": 600.0,
+    "serving": float("inf"), "shutdown": 120.0,
+}  # fmt: skip
+ITEMS_OF_PATIENCE = 5
 NOTEWORTHY_START = 60.0  # seconds; what is shorter needs no account of its time
 
 
@@ -84,7 +92,15 @@ def _state(case: Case, step: Step, own: list[StepMark], marks: list[StepMark]) -
     )
     if "ended" in events or later:
         return "done"
-    return "stalled" if _waits_since(case, own[-1]) >= WAITS_OF_A_STALL else "running"
+    silence = case.last(Silence)
+    silent = silence is not None and silence.seconds > patience(case, step)
+    return "stalled" if silent or _waits_since(case, own[-1]) >= WAITS_OF_A_STALL else "running"
+
+
+def patience(case: Case, step: Step) -> float:
+    """Seconds of silence that are normal in a step: a few items of its bar, else what such a step takes at most."""
+    each = _bar(case, step).get("seconds_each") or 0.0
+    return max(PATIENCE.get(step, 60.0), ITEMS_OF_PATIENCE * each)
 
 
 def _waits_since(case: Case, mark: StepMark) -> int:

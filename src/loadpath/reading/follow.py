@@ -25,6 +25,7 @@ from loadpath.reading.service import read_lines
 from loadpath.reading.signs import signs
 
 PIECE = 1 << 16
+SILENT = 20.0  # seconds without a line from which on silence is a fact to judge by
 QUIET_AFTER = 2.0  # times the last report's own cost are waited before the next: at most a third of one core
 
 
@@ -48,6 +49,7 @@ def follow(source: str, interval: float = 0.5, idle: float = 5.0) -> Iterator[Sn
     reader: _Pipe | _File = _Pipe() if source == "-" else _File(source)
     report: Report | None = None
     made, cost, new = time.monotonic(), 0.0, False
+    came = made
     with reader:
         while True:
             # What is there already is read without waiting; the first report comes when it has been, or after a while.
@@ -56,14 +58,15 @@ def follow(source: str, interval: float = 0.5, idle: float = 5.0) -> Iterator[Sn
             piece = reader.read(0.0 if report is None else max(0.0, left))
             if piece:
                 growing.feed(piece, fresh=reader.restarted())
-                new = True
+                new, came = True, time.monotonic()
             since = time.monotonic() - made
             waiting = since < (pause if new else idle) if report else bool(piece) and since < pause
             if waiting and not reader.ended:
                 continue
             begun = time.monotonic()
-            if new or report is None:
-                report = growing.report()
+            silent = begun - came
+            if new or report is None or silent > SILENT:
+                report = growing.report(silent if silent > SILENT else 0.0)
             made = time.monotonic()
             cost = made - begun
             yield Snapshot(report, growing.lines, new, reader.ended)
@@ -96,9 +99,9 @@ class Growing:
         if self._sieve is not None:
             self._sieve.feed(piece)
 
-    def report(self) -> Report:
-        """The report on everything so far."""
-        report = read_lines([(self.name, self._now())])
+    def report(self, silent_seconds: float = 0.0) -> Report:
+        """The report on everything so far, nothing having come for `silent_seconds`."""
+        report = read_lines([(self.name, self._now())], silent_seconds)
         return msgspec.structs.replace(report, skipped=(*report.skipped, *self._notes))
 
     def _now(self) -> list[Line]:

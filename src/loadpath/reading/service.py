@@ -10,6 +10,7 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
+from loadpath.core.facts.engine import Silence
 from loadpath.core.guard import guarded
 from loadpath.core.masking import mask_all
 from loadpath.core.report import CaptureReport, Report, Skipped
@@ -36,17 +37,22 @@ def read_paths(paths: Sequence[str]) -> Report:
     return msgspec.structs.replace(report, skipped=(*report.skipped, *skipped))
 
 
-def read_lines(sources: Iterable[tuple[str, list[Line]]]) -> Report:
-    """The report on cleaned lines, by source."""
+def read_lines(sources: Iterable[tuple[str, list[Line]]], silent_seconds: float = 0.0) -> Report:
+    """The report on cleaned lines, by source. `silent_seconds`: for so long nothing came, of a log that is followed."""
     named = list(sources)
-    report: Report = mask_all(second_look(_read(named), named, _read))
+    read = partial(_read, silent_seconds=silent_seconds)
+    report: Report = mask_all(second_look(read(named), named, read))
     return report
 
 
-def _read(sources: list[tuple[str, list[Line]]]) -> Report:
+def _read(sources: list[tuple[str, list[Line]]], silent_seconds: float = 0.0) -> Report:
     captures = [capture for name, lines in sources for capture in captures_of(name, lines)]
     broken: list[Skipped] = []
     case = case_of(captures, broken)
+    if silent_seconds and captures:
+        last = captures[-1]
+        silence = Silence(span=last.span(last.lines[-1]), seconds=silent_seconds, run=last.run)
+        case = case.only((*case.facts, silence))
     report = diagnose(case)
     return msgspec.structs.replace(
         report,

@@ -223,3 +223,9 @@ class Advice(Fact, frozen=True, kw_only=True):
     setting: str
     direction: Literal["raise", "lower", "set"]
     value: str | None = None
+
+
+class Silence(Fact, frozen=True, kw_only=True):
+    """Nothing was printed for so long, up to now: only known of a log that is followed while it grows."""
+
+    seconds: float
