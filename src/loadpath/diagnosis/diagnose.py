@@ -10,7 +10,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.engine import ServerReady
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.guard import guarded
-from loadpath.core.report import Finding, Report, Skipped
+from loadpath.core.report import Finding, Report, Skipped, StepReport
 from loadpath.core.vocabulary import STACK
 from loadpath.diagnosis.context import temper
 from loadpath.diagnosis.correlation import explain
@@ -37,8 +37,14 @@ def diagnose(case: Case) -> Report:
         memory=ledger(case),
         holds=holds(case),
         skipped=tuple(skipped),
-        notes=tuple(filter(None, (*_history(case, before), time_spent(steps)))),
+        notes=(*_history(case, before), *_time(made, steps)),
     )
+
+
+def _time(made: list[Finding], steps: tuple[StepReport, ...]) -> list[str]:
+    """Where the time went, unless a finding tells it with what shortens it."""
+    told = any(f.id == "restart-cost" for f in made)
+    return [] if told or not (spent := time_spent(steps)) else [spent]
 
 
 def judged(case: Case) -> tuple[list[Finding], list[Skipped]]:

@@ -45,6 +45,7 @@ MODULES: tuple[str, ...] = (
     "host_offload",
     "probes",
     "nccl_start",
+    "good_start",
     "stall",
     "unknown_error",
     "driver_install",
