@@ -240,12 +240,14 @@ def judge_concurrency(case: Case) -> Iterator[Finding]:
     if case.has(KvShortfall) or case.has(NoRoomForKv):
         return
     served = case.all(Concurrency)[-1]
+    pool = pool_of(case, served)
+    if served.ratio == 0 and pool is not None and pool.blocks == 0:
+        return  # nothing at all: such a start fails (`kv_room`)
     kind = concurrency_class(served.ratio)
     if kind == "fine":
         return
     engine = engine_of(case, served)
     fit = fit_of(case, served)
-    pool = pool_of(case, served)
     held = int(served.ratio * served.context_tokens)
     if pool and pool.tokens and abs(pool.tokens - held) <= 0.02 * pool.tokens + 1:
         held = pool.tokens

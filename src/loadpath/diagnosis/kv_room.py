@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from loadpath.core.case import Case, version_numbers
-from loadpath.core.facts.engine import EngineStarted, MemoryBreakdown, WeightsLoaded
+from loadpath.core.facts.base import Fact
+from loadpath.core.facts.engine import EngineStarted, KvPool, KvShortfall, MemoryBreakdown, ServerReady, WeightsLoaded
 from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.memory import NoRoomForKv
 from loadpath.core.facts.placement import FreeMemory
 from loadpath.core.report import Finding, Remedy
-from loadpath.core.units import show_bytes, show_count
+from loadpath.core.units import GIB, show_bytes, show_count
 from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, is_v1, named_size, number
+from loadpath.diagnosis.kv_graphs import LIKELY_MOST, graph_remedies, graph_words
 from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
 from loadpath.diagnosis.memory_remedies import made, more_gpus, smaller_weights
 from loadpath.diagnosis.rule import Rule, finding
@@ -25,7 +28,7 @@ _ROWS = {
     ("sglang", "kv"): "kv-no-room-static-share",
     ("sglang", "state"): "state-cache-no-room",
     ("tgi", "prefill"): "tgi-warm-up-refused",
-    ("tgi", "kv"): "tgi-warm-up-refused",
+    ("tgi", "kv"): "tgi-kv-no-room",
     ("lmdeploy", "kv"): "kv-no-room-lmdeploy",
 }
 _FRACTIONS = (
@@ -36,18 +39,53 @@ _FRACTIONS = (
 def judge(case: Case) -> Iterator[Finding]:
     """Refused: nothing, or not enough for one sequence, is left for the pool."""
     facts = case.all(NoRoomForKv)
-    fact = next((f for f in facts if f.fraction or f.least_fraction or f.available_bytes is not None), facts[0])
+    fact = next(
+        (f for f in facts if f.fraction or f.least_fraction or f.prefill_tokens or f.available_bytes is not None),
+        facts[0],
+    )
     row = _ROWS.get((fact.engine or "", fact.pool), "kv-no-room")
-    if row == "tgi-warm-up-refused" and case.has(OutOfMemory):
+    if row in ("tgi-warm-up-refused", "tgi-kv-no-room") and case.has(OutOfMemory):
         return  # the allocator itself said so: judged with its figures
     if row == "kv-cache-below-one-sequence" and not fact.one_sequence:
         row = "kv-no-room-tensorrt"
     engine = fact.engine or engine_of(case, fact)
     fit = fit_of(case, fact)
     values = {**budget_words(case, fact, engine), **_values(case, fact, fit)}
-    remedies = _remedies(engine, fit, case) if row == "kv-no-room" else None
-    yield finding(row, [*profile_facts(case, fact), *facts], case=case, values=values, remedies=remedies,
-                  figures={"kv_bytes": fit.kv_bytes})  # fmt: skip
+    remedies = _remedies(engine, fit, case) if row == "kv-no-room" else _component_remedies(case, fact, row)
+    implausible = (
+        row == "kv-no-room" and fit.graph_bytes is not None and fit.graph_bytes > LIKELY_MOST and values["graphs"]
+    )
+    yield finding(
+        row, [*profile_facts(case, fact), *facts], case=case, values=values, remedies=remedies,
+        title=f"An estimate of {show_bytes(fit.graph_bytes or 0)} for CUDA graphs leaves no memory for the KV cache" if implausible else None,
+        certainty="likely" if implausible else None, figures={"kv_bytes": fit.kv_bytes, "graph_bytes": fit.graph_bytes},
+    )  # fmt: skip
+
+
+def judge_empty(case: Case) -> Iterator[Finding]:
+    """A pool of nothing in the profile's own figures, where the refusal itself was not pasted: such a start fails."""
+    if case.has(NoRoomForKv) or case.has(KvShortfall) or case.has(ServerReady):
+        return
+    if not (facts := empty_pool(case)):
+        return
+    fact = NoRoomForKv(span=facts[-1].span, origin=facts[-1].origin, text=facts[-1].text, run=facts[-1].run)
+    engine = engine_of(case, facts[-1]) or "vllm"
+    fit = fit_of(case, fact)
+    values = {**budget_words(case, fact, engine), **_values(case, fact, fit)}
+    pools = [p for p in case.all(KvPool) if p.blocks == 0]
+    values["unseen"] = (
+        f"{'With 0 blocks' if pools else 'With nothing left for it'} the engine refuses to start; its refusal is not in this input."
+    )
+    yield finding(
+        "kv-no-room", [*profile_facts(case, fact), *facts], case=case, values=values,
+        remedies=_remedies(engine, fit, case), figures={"kv_bytes": fit.kv_bytes},
+    )  # fmt: skip
+
+
+def empty_pool(case: Case) -> list[Fact]:
+    """What shows a pool of nothing: a share at or below zero, or no block."""
+    empty: list[Fact] = [b for b in case.all(MemoryBreakdown) if b.kv_bytes is not None and b.kv_bytes <= 0]
+    return [*empty, *[p for p in case.all(KvPool) if p.blocks == 0]]
 
 
 def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
@@ -66,10 +104,44 @@ def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
         "component": fact.component,
         "context": _context(case, fit),
         "kv_left": show_bytes(fact.available_bytes) if fact.available_bytes is not None else "",
+        "total": show_bytes(fact.total_bytes) if fact.total_bytes else "",
+        "took": show_bytes(fact.model_bytes) if fact.model_bytes else "",
+        "prefill": show_count(fact.prefill_tokens) if fact.prefill_tokens is not None else "",
+        "graphs": graph_words(case, fit),
     }
+    if fact.engine == "tgi" and fact.tokens:
+        values |= _tgi_figures(case, fact.tokens)
     if fit.kv_bytes is not None and fit.kv_bytes <= 0:
         values["short"] = show_bytes(-fit.kv_bytes)
     return values
+
+
+def _tgi_figures(case: Case, tokens: int) -> dict[str, str]:
+    """How far down the total may go: one request of full length must still fit."""
+    least = count(case, "max-total-tokens") or 0
+    to = max(tokens // 2 // 256 * 256, least)
+    shown = case.setting("max-batch-total-tokens") is not None  # the launcher's arguments are in this input
+    quantised = case.setting("quantize") or ("" if shown else "unknown")
+    return {
+        "lower_to": str(to) if to < tokens and least else "",
+        "half": "" if least else str(to),
+        "more_shards": str(2 * (count(case, "num-shard") or 1)) if (count(case, "num-shard") or 1) < 8 else "",
+        "least_total": show_count(least) if least else "",
+        "unquantised": "" if quantised else "The weights are not quantised.",
+    }
+
+
+def _component_remedies(case: Case, fact: NoRoomForKv, row: str) -> tuple[Remedy, ...] | None:
+    """TensorRT-LLM names the part that failed; only for the KV pool is its own size what decides."""
+    if row != "kv-no-room-tensorrt" or not fact.component or "kv" in fact.component.lower():
+        return None
+    tokens, tensor = flag("tensorrt-llm", "batched-tokens", 4096), flag("tensorrt-llm", "tensor-parallel", 2)
+    return (
+        Remedy("Plan for fewer requests and tokens at once", f"--max_batch_size 64 {tokens} --max_seq_len 16384",
+               "the model engine's buffers and graphs shrink in proportion"),
+        Remedy("Split the model over more GPUs, or serve a quantised checkpoint", tensor),
+        Remedy("Do without CUDA graphs", flag("tensorrt-llm", "eager", True)),
+    )  # fmt: skip
 
 
 def _static(case: Case, fraction: float | None, draft: str) -> str:
@@ -135,8 +207,24 @@ def _remedies(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
         " ".join(t for t in (flag(engine, "batched-tokens", CHUNK), flag(engine, "sequences", min(64, sequences or 64))) if t),
         "the activation peak shrinks about in proportion",
     )  # fmt: skip
-    listed = [_share(engine, fit), *smaller_weights(engine, fit)[:1], tensor, narrower]
-    return tuple(r for r in listed if r is not None)
+    graphs = graph_remedies(engine, fit, case)
+    share, weights = _share(engine, fit) if len(graphs) < 2 else None, smaller_weights(engine, fit)[:1]
+    listed = [*graphs, share, *weights, tensor, narrower, _offloaded(engine, fit)]
+    return tuple(r for r in listed if r is not None)[:5]
+
+
+def _offloaded(engine: str | None, fit: Fit) -> Remedy | None:
+    """So much of the weights in host memory that a gibibyte of cache is left: slow, but it starts."""
+    if fit.kv_bytes is None or fit.weights_bytes is None:
+        return None
+    size = math.ceil((GIB - fit.kv_bytes) / GIB)
+    command = flag(engine, "cpu-offload", size)
+    if not command or not 0 < size * GIB < fit.weights_bytes:
+        return None
+    return Remedy(
+        f"Keep {size} GiB of the weights in host memory", command,
+        f"leaves {show_bytes(fit.kv_bytes + size * GIB)} for the KV cache; every step reads them over PCIe, so it is slow",
+    )  # fmt: skip
 
 
 def _share(engine: str | None, fit: Fit) -> Remedy | None:
@@ -162,6 +250,7 @@ def _share(engine: str | None, fit: Fit) -> Remedy | None:
 RULES = (
     Rule(judge, (NoRoomForKv,), (
         "kv-no-room", "kv-cache-below-one-sequence", "kv-no-room-static-share", "state-cache-no-room",
-        "tgi-warm-up-refused", "kv-no-room-lmdeploy", "kv-no-room-tensorrt",
+        "tgi-warm-up-refused", "tgi-kv-no-room", "kv-no-room-lmdeploy", "kv-no-room-tensorrt",
     ), (MemoryBreakdown, WeightsLoaded)),
+    Rule(judge_empty, (MemoryBreakdown,), ("kv-no-room",), (KvPool, WeightsLoaded)),
 )  # fmt: skip

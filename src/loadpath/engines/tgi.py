@@ -41,6 +41,9 @@ _KEPT = ("num_shard", "quantize", "dtype", "kv_cache_dtype", "max_input_tokens",
          "max_batch_prefill_tokens", "max_batch_total_tokens", "cuda_memory_fraction", "cuda_graphs", "port")  # fmt: skip
 
 
+_ON_ONE_LINE = re.compile(r'\b([a-z_]+): (Some\([^()]*\)|"[^"]*"|[^\s,{}]+)(?=[,\s])')
+
+
 def flag(lever: str, value: object) -> str:
     """`lever` set to `value` in the launcher's flags; "" where it has none."""
     return _FLAGS.get(lever, "").format(value)
@@ -57,11 +60,16 @@ def read(capture: Capture) -> Iterator[Fact]:
 def _started(seen: Seen) -> Iterator[Fact]:
     yield EngineStarted(**seen.fields, engine=ENGINE)
     yield StepMark(**seen.fields, step="process-start", event="began")
+    for name, value in _ON_ONE_LINE.findall(seen.line.text):  # up to 1.x
+        yield from _setting(seen, name, value)
 
 
 def _argument(seen: Seen) -> Iterator[Fact]:
-    name, value = seen.match["name"], seen.match["value"].strip('"')
-    value = re.sub(r"^Some\(\s*(.*?),?\s*\)$", r"\1", value)
+    yield from _setting(seen, seen.match["name"], seen.match["value"])
+
+
+def _setting(seen: Seen, name: str, value: str) -> Iterator[Fact]:
+    value = re.sub(r"^Some\(\s*(.*?),?\s*\)$", r"\1", value.strip('"')).strip('"')
     if value == "None":
         return
     if name == "model_id":

@@ -25,7 +25,7 @@ from loadpath.core.text import Capture
 from loadpath.core.units import GIB, gib
 from loadpath.readers.joined import readings
 
-WINDOW = 7  # a wrapped message is looked for in so many lines
+WINDOW = 10  # a wrapped message is looked for in so many lines
 Maker = Callable[[re.Match[str]], tuple[type[Fact], dict[str, Any]] | None]
 
 
@@ -80,8 +80,13 @@ def _no_room(engine: str, **fields: Any) -> Maker:
             made["available_bytes"] = round(float(groups["left"]) * GIB)
         if groups.get("component"):
             made["component"] = groups["component"].strip()
-        if groups.get("tokens"):
-            made["tokens"] = int(groups["tokens"])
+        for name in ("tokens", "prefill_tokens"):
+            if groups.get(name):
+                made[name] = int(groups[name])
+        if groups.get("total"):
+            made["total_bytes"] = round(float(groups["total"]) * GIB)
+        if groups.get("before") and groups.get("after"):
+            made["model_bytes"] = round((float(groups["before"]) - float(groups["after"])) * GIB)
         return NoRoomForKv, made
 
     return make
@@ -93,7 +98,11 @@ def _warm_up(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
 
 def _items(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
     items = re.findall(r"'(\w+)': (\d+)", m["items"] or "")
-    return ProfiledItems, {"tokens": int(m["tokens"]), "items": tuple((name, int(n)) for name, n in items)}
+    return ProfiledItems, {
+        "tokens": int(m["tokens"]),
+        "items": tuple((name, int(n)) for name, n in items),
+        "context_tokens": int(m["context"]) if m["context"] else None,
+    }
 
 
 def _counts(m: re.Match[str]) -> tuple[type[Fact], dict[str, Any]]:
@@ -135,8 +144,13 @@ _TEXTS: tuple[tuple[str, str, Maker], ...] = (
      r"(?:.{0,60}?must be larger than (?P<tokens>\d+))?", _no_room("tensorrt-llm", one_sequence=True)),
     ("insufficient gpu memory", r"Executor creation failed due to insufficient GPU memory"
      r"(?:.{0,80}?could not be created: (?P<component>[\w ]+?)(?= Total|$))?"
-     rf"(?:.{{0,60}}?Free GPU memory before component creation attempt \(GiB\): (?P<left>{_NUMBER}))?", _no_room("tensorrt-llm")),
+     rf"(?:.{{0,40}}?Total GPU memory \(GiB\): (?P<total>{_NUMBER}))?"
+     rf"(?:.{{0,60}}?Free GPU memory before component creation attempt \(GiB\): (?P<left>{_NUMBER}))?"
+     rf"(?:.{{0,120}}?\bModel: (?P<before>{_NUMBER}) / (?P<after>{_NUMBER}))?", _no_room("tensorrt-llm")),
     ("no enough gpu memory for", r"No enough gpu memory for (?:kv cache|runtime)", _no_room("lmdeploy")),
+    ("not enough memory to handle", r"Not enough memory to handle (?P<tokens>\d+) total tokens with (?P<prefill_tokens>\d+) prefill tokens",
+     _no_room("tgi")),
+    ("warmup(notenoughmemory", r"Warmup\(NotEnoughMemory\((?P<tokens>\d+)\)", _no_room("tgi", pool="prefill")),
     ("not enough memory to handle", r"Not enough memory to handle (?P<tokens>\d+) prefill tokens", _no_room("tgi", pool="prefill")),
     ("not enough memory to handle", r"Not enough memory to handle `?max_total_tokens=(?P<tokens>\d+)", _no_room("tgi")),
     ("free memory on device", rf"Free memory on device ?(?P<device>[\w:]+)? ?\((?P<free>{_NUMBER})/(?P<total>{_NUMBER}) GiB\) on startup"
@@ -145,7 +159,8 @@ _TEXTS: tuple[tuple[str, str, Maker], ...] = (
      rf"(?:,? current(?:ly)? (?:free|used) memory:? (?P<now>{_NUMBER}))?", _changed),
     ("warming up", r"out of memory occurred when warming up (?P<what>sampler|pooler)(?:.{0,30}?with (?P<requests>\d+) dummy requests)?",
      _warm_up),
-    ("is too short to hold the multi-modal embeddings", r"in the worst case \((?P<tokens>\d+) tokens in total"
+    ("is too short to hold the multi-modal embeddings",
+     r"(?:context length \((?P<context>\d+)\)[^(]{0,200})?in the worst case \((?P<tokens>\d+) tokens in total"
      r"(?:, out of which \{(?P<items>[^}]*)\})?", _items),
     ("encoder cache will be initialized", r"with a budget of (?P<tokens>\d+) tokens, and profiled with (?P<count>\d+) (?P<what>\w+) items",
      _counts),

@@ -31,6 +31,11 @@ class NoRoomForKv(Fact, frozen=True, kw_only=True):
     """Prefill tokens that the warm-up tried (TGI); tokens of the full sequence (TensorRT-LLM)."""
     component: str = ""
     """What could not be created, where the message names it (TensorRT-LLM)."""
+    total_bytes: int | None = None
+    model_bytes: int | None = None
+    """What the model took, by the free memory before and after it (TensorRT-LLM's list of components)."""
+    prefill_tokens: int | None = None
+    """Tokens of the pass that was run beside a pool for `tokens` (TGI 0.9)."""
 
 
 class WarmUpShortage(Fact, frozen=True, kw_only=True):
@@ -47,6 +52,8 @@ class ProfiledItems(Fact, frozen=True, kw_only=True):
     items: tuple[tuple[str, int], ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
     """Number of items of each modality, where that is what is printed."""
+    context_tokens: int | None = None
+    """The context that the engine found too short for them, where it warns of that."""
 
 
 class BrokenOff(Fact, frozen=True, kw_only=True):
