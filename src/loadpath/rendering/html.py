@@ -98,7 +98,8 @@ def _memory(ledger: MemoryLedger) -> str:
         for p in ledger.parts
     )
     total = f", {show_bytes(ledger.total_bytes)} in all" if ledger.total_bytes else ""
-    return f'<h2>Memory of GPU {ledger.gpu}{total}</h2><div class="bar">{bar}</div><table>{rows}</table>'
+    drawn = f'<div class="bar">{bar}</div>' if ledger.total_bytes else ""
+    return f"<h2>Memory of GPU {ledger.gpu}{total}</h2>{drawn}<table>{rows}</table>"
 
 
 def _notes(report: Report) -> list[str]:

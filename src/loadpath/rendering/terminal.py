@@ -97,11 +97,12 @@ def _cause(root: Finding) -> list[RenderableType]:
 
 
 def _evidence(finding: Finding) -> RenderableType:
-    table = _rows()
+    """Each line under its place, so that long ones have the whole width."""
+    rows: list[RenderableType] = []
     for e in finding.evidence:
         text = e.text if len(e.text) <= MOST_EVIDENCE_CHARS else e.text[:MOST_EVIDENCE_CHARS] + " […]"
-        table.add_row(Text(words.place(e), style="cyan"), Text(text, style="dim"))
-    return table
+        rows += [Text(words.place(e), style="cyan"), _in(Text(text, style="dim"))]
+    return Group(*rows)
 
 
 def _remedies(finding: Finding) -> RenderableType:
@@ -179,7 +180,8 @@ def _ledger(ledger: MemoryLedger, width: int) -> list[RenderableType]:
         share = f" ({ledger.utilisation:g} of it)" if ledger.utilisation else ""
         head.append(f"{', ' if head else ''}{show_bytes(ledger.budget_bytes)} usable{share}")
     table = _rows(columns=4)
-    bar = memory_bar(ledger, min(width - 6, 72))
+    # Without the card's size a bar would show shares of nothing.
+    bar = memory_bar(ledger, min(width - 6, 72)) if ledger.total_bytes else Text()
     for part in ledger.parts:
         size = Text(show_bytes(part.bytes), justify="right")
         basis = "" if part.basis == "read" else part.basis
