@@ -57,17 +57,25 @@ def _preemptions(case: Case) -> int:
 
 def _more_room(case: Case) -> list[Remedy]:
     engine = case.engine or "vllm"
+    running = max((s.running or 0 for s in case.all(ServingStats)), default=0)
     sequences = case.setting("max-num-seqs", "max-running-requests")
-    now = f" (now {sequences})" if sequences else ""
+    now = f" (now {sequences})" if sequences else f" ({running} ran)" if running else ""
+    fewer = max(1, running * 3 // 4) if running else 64
+    share = case.setting("gpu-memory-utilization", "mem-fraction-static")
+    more = f"{min(0.95, float(share) + 0.03):g}" if share and _number(share) else "0.95" if engine == "vllm" else "0.9"
     return [
-        Remedy(f"Let fewer requests run at once{now}, or lower the request rate",
-               flag(engine, "sequences", 64), "each running request keeps room to grow; the others wait instead of being computed twice"),
+        Remedy(f"Let fewer requests run at once{now}, or lower the request rate", flag(engine, "sequences", fewer),
+               "each running request keeps room to grow; the others wait instead of being computed twice"),
         Remedy("Store the KV cache in FP8", flag(engine, "kv-dtype", "fp8"), "about twice the tokens in the same memory"),
-        Remedy("Give the KV cache more of the card, as far as memory is free", flag(engine, "memory-share", 0.95),
+        Remedy("Give the KV cache more of the card, as far as memory is free", flag(engine, "memory-share", more),
                "each 1 % of the card goes to the KV cache"),
         Remedy("Split the model over more GPUs", flag(engine, "tensor-parallel", 2),
                "weights per card halve, and each card holds half of every token's KV"),
     ]  # fmt: skip
+
+
+def _number(text: str) -> bool:
+    return text.replace(".", "", 1).isdigit()
 
 
 def prompt_bound(case: Case) -> Iterator[Finding]:
