@@ -13,6 +13,7 @@ from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes
 from loadpath.diagnosis.fits import engine_of
 from loadpath.diagnosis.gpu_memory_owners import free_beside, owners_beside
+from loadpath.diagnosis.oom_words import says
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 from loadpath.planning.oom import shortage
@@ -21,6 +22,16 @@ CONTEXTS_OF_OTHERS = 3 * GIB  # contexts and communication buffers of other rank
 NEARLY = 0.03  # of the GPU: so little missing is easier given up than freed
 WORTH_SHARING = 0.15  # of the GPU: less free than this is no place for a server
 GB10 = (117 * GIB, 124 * GIB)  # total memory of DGX Spark and its kin; no card of its own has that size
+# Frames of a draft model's worker: the target model and its pools are on the cards by then.
+DRAFT = (
+    "eagleworker",
+    "eagle_worker",
+    "draft_worker",
+    "draft_model_runner",
+    "nextn",
+    "multi_layer_eagle",
+    "speculative/",
+)
 FULL, EMPTY = 0.85, 0.05  # used share of a GPU that counts as full, as empty
 
 
@@ -122,8 +133,39 @@ def judge_unbalanced(case: Case) -> Iterator[Finding]:
         "least": show_bytes(fact.least_bytes) if fact.least_bytes is not None else "",
         "local": show_bytes(fact.local_bytes) if fact.local_bytes is not None else "",
     }
+    draft = says(case, fact, *DRAFT)
+    values["why"] = (
+        "It is raised while the draft (speculative) worker starts: by then the target model and its pools are on the cards "
+        "and fill them unevenly. That another process is there, as the message suspects, is not shown."
+        if draft else
+        "The message only compares figures: likely another process (an older server that has not ended) holds memory on "
+        "that GPU; contexts that all ranks opened on one card look the same."
+    )  # fmt: skip
     warned = "warn" in fact.text.lower()
-    yield finding("gpu-memory-unbalanced", facts, case=case, values=values, severity="warning" if warned else None)
+    yield finding(
+        "gpu-memory-unbalanced", facts, case=case, values=values, severity="warning" if warned else None,
+        certainty=None if draft else "likely", boundary="framework-engine" if draft else "memory-fit",
+        remedies=_unbalanced_remedies(draft),
+    )  # fmt: skip
+
+
+def _unbalanced_remedies(draft: bool) -> tuple[Remedy, ...]:
+    skip = Remedy(
+        "Skip the check, if nvidia-smi shows no other process on the fuller GPU",
+        "SGL_DISABLE_TP_MEMORY_INBALANCE_CHECK=1 (from 0.5.7: SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0)",
+        "the start goes on with the smallest pool of the group",
+    )
+    leave = "CUDA_VISIBLE_DEVICES=<free GPUs>"
+    if draft:
+        return (
+            skip,
+            Remedy("Update SGLang: later releases do not stop here for a draft worker", "pip install -U sglang"),
+            Remedy("If nvidia-smi does show another process there: end it if it is a left-over, or leave the GPU out", leave),
+        )  # fmt: skip
+    return (
+        Remedy("End the process that holds memory on that GPU if it is a left-over, or leave the GPU out", leave),
+        skip,
+    )
 
 
 def judge_wrong_gpu(case: Case) -> Iterator[Finding]:

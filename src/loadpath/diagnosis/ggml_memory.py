@@ -25,16 +25,22 @@ from loadpath.core.facts.placement import (
 )
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.units import GIB, MIB, show_bytes, show_count
+from loadpath.core.vocabulary import FindingStep
+from loadpath.diagnosis import oom_words
 from loadpath.diagnosis.llama_levers import Levers, levers_of
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.tables import findings
 
 ROWS = {"weights": "llama-weights-over-gpu", "kv": "llama-kv-over-memory", "compute": "llama-compute-over-gpu"}
+RETRIED = "llama-without-pipeline-parallelism"
 RUNTIME = "llama-runtime-out-of-memory"
 DEFAULT_UBATCH = 512
 # What says that the load was given up, within so many lines of the refusal.
 GIVEN_UP = ("llama-load-failed", "ollama-runner-ended", "ollama-runner-out-of-memory")
 NEAR = 80
+# Lines of a request: an image or a prompt that is being worked on.
+REQUEST = ("image encoded", "encoding image", "image decoded", "update_slots", "launch_slot", "prompt eval", "processing task",
+           "/api/chat", "/api/generate", "/v1/chat", "/completion", "llama_decode")  # fmt: skip
 
 
 class Load(NamedTuple):
@@ -56,6 +62,9 @@ def judge(case: Case) -> Iterator[Finding]:
     for fact in refused:
         by_part.setdefault(fact.part, []).append(fact)
     last = refused[-1]
+    retries = [s for s in case.all(Symptom) if s.finding == RETRIED]
+    if retries:
+        yield _retried(case, retries, refused)
     if _coped(case, last):
         return
     same = by_part[last.part]
@@ -68,6 +77,29 @@ def judge(case: Case) -> Iterator[Finding]:
         yield _compute(case, last, same, load)
     else:
         yield _runtime(case, last, same, load)
+
+
+def _retried(case: Case, retries: list[Symptom], refused: list[BufferRefused]) -> Finding:
+    """A compute buffer with several copies was refused, and the retry with one went through (or is still to come)."""
+    before = [f for f in refused if f.span.first_line < retries[0].span.first_line and f.bytes]
+    cause = []
+    if before:
+        cause.append(
+            f"{_size(before[-1])} were asked of {_where(before[-1])} for a compute buffer with several copies, and refused."
+        )
+    went = _coped(case, refused[-1])
+    cause.append(
+        "llama.cpp tried again without pipeline parallelism"
+        + (
+            ", that fitted, and the start went on: nothing is broken."
+            if went
+            else "; how that ended is not in these lines."
+        )
+    )
+    cause.append(
+        "Only the overlap of prompts over several GPUs is lost: long prompts are read more slowly, decoding is as fast."
+    )
+    return finding(RETRIED, [*before[-1:], *retries], case=case, cause=" ".join(cause))
 
 
 def _coped(case: Case, fact: BufferRefused) -> bool:
@@ -148,7 +180,7 @@ def _weights(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
     return finding(
         ROWS["weights"], [*_placed_on(load, fact), *same[-3:]], case=case, cause=" ".join(filter(None, cause)),
         title=f"The weights do not fit: {show_bytes(fact.bytes)} asked of {where}" if fact.bytes else f"The weights do not fit {where}",
-        remedies=[r for r in remedies if r is not None], next_checks=_checks(on_gpu), figures={"requested_bytes": fact.bytes},
+        remedies=[r for r in remedies if r is not None], next_checks=_checks(on_gpu, load.levers), figures={"requested_bytes": fact.bytes},
         boundary="memory-fit" if on_gpu else "host-limits",
     )  # fmt: skip
 
@@ -202,7 +234,7 @@ def _kv(case: Case, fact: BufferRefused, same: list[BufferRefused], load: Load) 
         title=f"The KV cache{context} does not fit: {show_bytes(fact.bytes or 0)} of {where}",
         remedies=[r for r in remedies if r is not None],
         boundary="memory-fit" if fact.on_gpu else "host-limits" if not load.context else "memory-fit",
-        next_checks=_checks(fact.on_gpu), figures={"requested_bytes": fact.bytes, "context_tokens": load.context},
+        next_checks=_checks(fact.on_gpu, load.levers), figures={"requested_bytes": fact.bytes, "context_tokens": load.context},
     )  # fmt: skip
 
 
@@ -248,7 +280,7 @@ def _compute(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
     return finding(
         ROWS["compute"], [*_context_facts(case), *kv[:2], *same[-2:]], case=case, cause=" ".join(cause),
         title=f"The compute buffer does not fit: {show_bytes(fact.bytes or 0)} of {where}",
-        remedies=[r for r in remedies if r is not None], next_checks=_checks(fact.on_gpu),
+        remedies=[r for r in remedies if r is not None], next_checks=_checks(fact.on_gpu, load.levers),
         figures={"requested_bytes": fact.bytes, "context_tokens": load.context},
     )  # fmt: skip
 
@@ -258,8 +290,11 @@ def _runtime(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
     if fact.bytes is not None:
         cause = [f"{size} on {where} were refused; the lines do not say what they were for."]
     else:
+        image = oom_words.says(case, fact, "image encoded", "encoding image", "image decoded")
+        doing = "a request with an image" if image else "a batch"
         cause = [
-            f"The GPU's allocator refused scratch memory on {where} (in {fact.reason}) while a batch was computed."
+            f"The GPU's allocator refused scratch memory on {where} (in {fact.reason}) while {doing} was computed; the model "
+            "had been loaded."
         ]
         cause.append(
             "The start left too little free: ggml's scratch pool grows with batch and context and is not reserved."
@@ -273,13 +308,25 @@ def _runtime(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
         Remedy("Lower the physical batch", lever.ubatch(128), "less scratch a step"), lever.quantised_cache(None),
     ]  # fmt: skip
     row = RUNTIME
-    step = None if case.has(ServerReady) else findings()[ROWS["weights"]].step
+    step = _runtime_step(case, fact)
     return finding(
         row, same[-3:], case=case, cause=" ".join(cause), remedies=[r for r in remedies if r is not None],
-        next_checks=_checks(fact.on_gpu), step=step,  # type: ignore[arg-type]
+        next_checks=_checks(fact.on_gpu, load.levers), step=step,  # type: ignore[arg-type]
         title=f"Out of memory on {where}: {size} refused" if fact.bytes else None,
         certainty="likely" if fact.bytes else None,
     )  # fmt: skip
+
+
+def _runtime_step(case: Case, fact: BufferRefused) -> FindingStep | None:
+    """Scratch is taken by computing: by a request, or by the warm-up run where the load's own lines stand before it."""
+    if case.has(ServerReady) or (fact.bytes is None and oom_words.says(case, fact, *REQUEST)):
+        return None
+    loaded = any(
+        f.span.first_line < fact.span.first_line for f in [*case.all(BufferPlaced), *case.all(LayersOffloaded)]
+    )
+    if fact.bytes is not None:
+        return findings()[ROWS["weights"]].step  # type: ignore[return-value]
+    return "warm-up" if loaded else None
 
 
 def _context_facts(case: Case) -> list[Fact]:
@@ -290,7 +337,10 @@ def _placed_on(load: Load, fact: BufferRefused) -> list[BufferPlaced]:
     return [b for b in load.placed if b.device == fact.device or (not fact.on_gpu and not is_gpu(b.device))][-2:]
 
 
-def _checks(on_gpu: bool) -> tuple[Check, ...]:
+def _checks(on_gpu: bool, lever: Levers) -> tuple[Check, ...]:
+    if on_gpu and lever.ollama:
+        return (Check("What is free on the card, and who holds the rest?", "nvidia-smi"),
+                Check("How is the loaded model split between GPU and CPU?", "ollama ps"))  # fmt: skip
     if on_gpu:
         return (Check("What is free on the cards, and who holds the rest?", "nvidia-smi"),
                 Check("What would a given setting take?", "llama-server -lv 4 … 2>&1 | grep -E 'buffer size|projected'"))  # fmt: skip
@@ -299,4 +349,4 @@ def _checks(on_gpu: bool) -> tuple[Check, ...]:
     )
 
 
-RULES = (Rule(judge, (BufferRefused,), (*ROWS.values(), RUNTIME), uses=(BufferPlaced, FreeMemory, ModelFile)),)
+RULES = (Rule(judge, (BufferRefused,), (*ROWS.values(), RUNTIME, RETRIED), uses=(BufferPlaced, FreeMemory, ModelFile)),)

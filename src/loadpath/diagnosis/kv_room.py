@@ -14,8 +14,8 @@ from loadpath.core.facts.placement import FreeMemory
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes, show_count
 from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, is_v1, named_size, number
-from loadpath.diagnosis.kv_graphs import LIKELY_MOST, graph_remedies, graph_words
 from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
+from loadpath.diagnosis.kv_graphs import LIKELY_MOST, graph_remedies, graph_words
 from loadpath.diagnosis.memory_remedies import made, more_gpus, smaller_weights
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
@@ -55,9 +55,10 @@ def judge(case: Case) -> Iterator[Finding]:
     implausible = (
         row == "kv-no-room" and fit.graph_bytes is not None and fit.graph_bytes > LIKELY_MOST and values["graphs"]
     )
+    title = f"An estimate of {show_bytes(fit.graph_bytes or 0)} for CUDA graphs leaves no memory for the KV cache"
     yield finding(
         row, [*profile_facts(case, fact), *facts], case=case, values=values, remedies=remedies,
-        title=f"An estimate of {show_bytes(fit.graph_bytes or 0)} for CUDA graphs leaves no memory for the KV cache" if implausible else None,
+        title=title if implausible else None,
         certainty="likely" if implausible else None, figures={"kv_bytes": fit.kv_bytes, "graph_bytes": fit.graph_bytes},
     )  # fmt: skip
 

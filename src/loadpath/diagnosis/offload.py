@@ -57,7 +57,7 @@ def _loads(case: Case) -> list[LayersOffloaded]:
 def _has_gpu(case: Case) -> bool:
     return any(d.library != "cpu" for d in case.all(DeviceFound)) or any(
         f.device and f.device.upper().startswith(("CUDA", "ROCM")) for f in case.all(FreeMemory)
-    )  # fmt: skip
+    ) or any(p.library in ("cuda", "rocm", "vulkan", "metal") for p in case.all(OffloadPlan))  # fmt: skip
 
 
 def _plan_of(case: Case, load: LayersOffloaded) -> OffloadPlan:
@@ -67,7 +67,9 @@ def _plan_of(case: Case, load: LayersOffloaded) -> OffloadPlan:
     fields: dict[str, int | None] = {}
     for plan in case.all(OffloadPlan):
         if plan.span.source == load.span.source and start < plan.span.first_line <= load.span.first_line + 80:
-            for name in ("full_bytes", "planned_bytes", "free_bytes", "kv_bytes", "target_bytes"):
+            for name in (
+                "full_bytes", "planned_bytes", "free_bytes", "kv_bytes", "target_bytes", "projector_bytes", "graph_bytes",
+            ):  # fmt: skip
                 if (value := getattr(plan, name)) is not None:
                     fields.setdefault(name, value)
     if "free_bytes" not in fields:
@@ -171,8 +173,56 @@ def _round_down(tokens: int) -> int:
     return tokens // step * step
 
 
+def _nothing_fits(case: Case, load: LayersOffloaded, plan: OffloadPlan) -> Finding:
+    """Ollama's plan found no room for a single layer: what must be there before it is more than what is free."""
+    lever = levers_of(case)
+    parts = [
+        (plan.projector_bytes, "the vision projector with its graph"),
+        (plan.graph_bytes, "the model's compute graph"),
+    ]
+    known = [(size, name) for size, name in parts if size]
+    least = sum(size for size, _ in known)
+    free = plan.free_bytes or 0
+    cause = [
+        f"Ollama plans 0 of {load.total} layers for the GPU, so the whole model runs on the CPU: {show_bytes(free)} is available there."
+    ]
+    if known:
+        listed = " and ".join(f"{show_bytes(size)} for {name}" for size, name in known)
+        cause.append(
+            f"Before the first layer it sets aside {listed}"
+            + (
+                f", {show_bytes(least)} together, and a layer with its cache and a margin beside."
+                if len(known) > 1
+                else "."
+            )
+        )
+    if plan.full_bytes and plan.full_bytes < free:
+        cause.append(
+            f"`required.full` ({show_bytes(plan.full_bytes)}) looks as if it fitted, but is what the model takes without these."
+        )
+    cause.append("The GPU was found; memory is what is short.")
+    context = case.setting("num_ctx", "ctx-size", "OLLAMA_CONTEXT_LENGTH")
+    tokens = int(context) // 2 if context and context.isdigit() and int(context) > 4096 else 2048
+    remedies = [
+        Remedy("Free GPU memory: close other programs and unload other models", "nvidia-smi; ollama ps; ollama stop <model>",
+               "the plan is made from what is free at that moment"),
+        Remedy("Take a smaller quantisation or a smaller model" + (", or one without vision" if plan.projector_bytes else "")),
+        Remedy("Lower the context and the number of parallel requests", f"{lever.context(tokens)}; {lever.slots(1)}",
+               "compute graph and KV cache shrink"),
+        Remedy("Set the number of layers by hand, if the plan is too careful", flag(lever.engine, "gpu-layers", max(1, load.total // 3)),
+               "overrides the plan; out of memory if it was right"),
+        Remedy("Update Ollama: newer releases measure instead of estimating", "curl -fsSL https://ollama.com/install.sh | sh"),
+    ]  # fmt: skip
+    return finding(NOTHING, [load], case=case, cause=" ".join(cause), remedies=remedies, boundary="memory-fit",
+                   title=f"0 of {load.total} layers fit on the GPU: the model runs on the CPU",
+                   figures={"free_bytes": plan.free_bytes, "least_bytes": least or None})  # fmt: skip
+
+
 def _nothing(case: Case, load: LayersOffloaded) -> Finding:
     lever = levers_of(case)
+    plan = _plan_of(case, load)
+    if load.estimate and load.requested != 0 and plan.free_bytes:
+        return _nothing_fits(case, load, plan)
     cause = f"None of {load.total} layers is on the GPU, though one was found: the whole model runs on the CPU. It works, and is slow."
     if load.requested == 0:
         cause += " The settings ask for 0 layers."

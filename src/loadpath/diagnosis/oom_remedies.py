@@ -20,6 +20,7 @@ from loadpath.planning.remedies import Fit
 STEP_TOKENS = 2048  # tokens of one step that every engine runs well with
 OFFLOADED_GIB = 8
 SAFE_SHARES = {"vllm": 0.85, "sglang": 0.8}  # a step below the usual default, where the present value is unknown
+ONE_PIECE = 2 << 30  # bytes in one request that logits for all tokens of a prompt explain
 LEAST_SHARE = 0.3  # of a GPU that is worth sharing
 _PIXELS = "--mm-processor-kwargs '{\"max_pixels\": 1003520}'"
 
@@ -124,9 +125,10 @@ def lower_share(engine: str | None, fit: Fit, by: float = 0.05) -> Remedy:
     """Less of the GPU for weights and KV cache: what is left over is where graphs, libraries and spikes live."""
     share = fit.share
     if share is None:
+        usual = SAFE_SHARES.get(engine or "", 0.8)
         return Remedy(
-            "Lower the memory share by 0.05, so that more stays free outside the budget",
-            flag(engine, "memory-share", SAFE_SHARES.get(engine or "", 0.8)),
+            f"Lower the memory share by {by:g}, so that more stays free outside the budget",
+            flag(engine, "memory-share", f"{usual + 0.05 - by:.2g}"),
             "each 0.01 leaves 1 % of the card; the KV cache gives it up",
         )
     to = math.floor(round(100 * (share - by), 6)) / 100
@@ -177,6 +179,14 @@ def pool(engine: str | None, fit: Fit) -> tuple[Remedy, ...]:
     return (Remedy(by_hand), lower_share(engine, fit))
 
 
+def _by(oom: OutOfMemory) -> float:
+    """How much less of the card: what the request lacked and a little more, a twentieth at least."""
+    if not oom.total_bytes or oom.requested_bytes is None or oom.free_bytes is None:
+        return 0.05
+    lacked = (oom.requested_bytes - oom.free_bytes) / oom.total_bytes
+    return min(0.3, max(0.05, math.ceil(100 * lacked + 1) / 100))
+
+
 def serving(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple[Remedy, ...]:
     """More room outside the budget, or a step that needs less."""
     images = oom.operation == "vision encoder" or is_multimodal(case)
@@ -194,10 +204,13 @@ def serving(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple
         else "omit prompt_logprobs, and echo with logprobs",
         "saves prompt tokens x vocabulary x 4 bytes",
     )
+    known = oom.operation == "prompt logprobs"
+    maybe = not oom.operation and engine in ("vllm", "sglang") and (oom.requested_bytes or 0) >= ONE_PIECE
     return _kept(
-        logprobs if oom.operation == "prompt logprobs" else None,
-        lower_share(engine, fit),
+        logprobs if known else None,
+        lower_share(engine, fit, _by(oom)),
         fewer_tokens(engine, case),
+        logprobs if maybe and not images else None,
         smaller if images and engine == "vllm" else None,
         fewer_sequences(engine, case, 64, "fewer requests share a step"),
     )

@@ -16,6 +16,7 @@ from loadpath.planning.kv import subtracts_graphs
 from loadpath.planning.oom import holders, shortage
 from loadpath.planning.remedies import Fit
 
+ONE_PIECE = 2 << 30  # bytes: a step's buffers are smaller, unless it makes logits for all its tokens
 NEARLY_ALL = 0.82  # of the card: weights from here on leave no room that settings could share out
 
 
@@ -30,6 +31,10 @@ def values(case: Case, fact: OutOfMemory, ooms: list[OutOfMemory]) -> dict[str, 
     made = {name: as_printed(size) for name, size in figures.items() if size is not None}
     gpus = sorted({o.gpu for o in ooms if o.gpu is not None})
     made["gpu"] = ", ".join(map(str, gpus)) or "0"
+    if fact.free_bytes is None and fact.requested_bytes is not None:
+        size = f" with {as_printed(fact.total_bytes)}" if fact.total_bytes else ""
+        where = f" on GPU {fact.gpu}{size}" if fact.gpu is not None else ""
+        made["asked_alone"] = f"{as_printed(fact.requested_bytes)} was asked{where} and refused."
     if len(gpus) > 1:
         made["gpu"] += " (every rank alike)"
     share = number(case, *SHARES)
@@ -109,12 +114,12 @@ def profiled(case: Case) -> str:
     )
 
 
-def says(case: Case, fact: Fact, words: str, back: int = 40) -> bool:
-    """Whether one of the lines up to `fact` (in its capture) contains `words`."""
+def says(case: Case, fact: Fact, *words: str, back: int = 40) -> bool:
+    """Whether one of the lines up to `fact` (in its capture) contains one of `words` (lower case)."""
     capture = case.capture_of(fact)
     lines = capture.lines if capture else ()
     first, last = fact.span.first_line - back, fact.span.last_line
-    return any(words in line.text.lower() for line in lines if first <= line.number <= last)
+    return any(word in line.text.lower() for word in words for line in lines if first <= line.number <= last)
 
 
 def weights(case: Case, phase: str, fact: OutOfMemory, known: dict[str, str], engine: str | None) -> dict[str, str]:
@@ -157,6 +162,11 @@ def _graphs_place(case: Case, fit: Fit) -> str:
             "This version takes an estimate of the graphs out of the KV share; it was too low, and what the share "
             f"leaves free{outside} had to do."
         )
+    if case.engine == "sglang":
+        return (
+            "Weights and KV pool had taken the static share (--mem-fraction-static); graphs live outside it, in what it "
+            f"leaves free{outside}."
+        )
     return f"The KV cache had taken its share; graphs live outside it, in what the share leaves free{outside}."
 
 
@@ -196,15 +206,16 @@ def serving(case: Case, fact: OutOfMemory, engine: str | None) -> dict[str, str]
         )
     elif fact.operation == "vision encoder" or is_multimodal(case):
         made["spike"] = "Images add the vision encoder's own spikes, which grow with their size."
+    elif engine in ("vllm", "sglang") and (fact.requested_bytes or 0) >= ONE_PIECE:
+        made["spike"] = (
+            "So much in one piece is typical of logits over the whole vocabulary for every prompt token (prompt_logprobs, "
+            "echo) or of a long prompt in one step."
+        )
     return made
 
 
 def unknown(case: Case, fact: OutOfMemory) -> dict[str, str]:
     made = {}
-    if fact.free_bytes is None and fact.requested_bytes is not None:
-        size = f" with {as_printed(fact.total_bytes)}" if fact.total_bytes else ""
-        where = f" on GPU {fact.gpu}{size}" if fact.gpu is not None else ""
-        made["asked_alone"] = f"{as_printed(fact.requested_bytes)} was asked{where} and refused."
     if fact.cut:
         made["cut"] = "The message is cut off: its rest tells how much was free and who holds the card."
     made |= {"unknown_step": "Nothing here tells in which step it happened, and that decides what helps."}

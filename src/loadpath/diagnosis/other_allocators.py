@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from loadpath.core.case import Case
 from loadpath.core.facts.errors import OutOfMemory
+from loadpath.core.facts.gpu import GpuState
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes
 from loadpath.core.vocabulary import FindingStep
 from loadpath.diagnosis import oom_remedies as fixes
-from loadpath.diagnosis.fits import SHARES, engine_of, fit_of, named_model, number
+from loadpath.diagnosis.fits import SHARES, TENSOR, engine_of, fit_of, named_model, number
 from loadpath.diagnosis.rule import finding
 
 LIBRARIES = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cusolver": "cuSOLVER", "cusparse": "cuSPARSE", "cufft": "cuFFT"}
@@ -61,18 +62,37 @@ def turbomind(case: Case, ooms: list[OutOfMemory]) -> Finding:
             "The KV pool takes cache_max_entry_count (default 0.8) of the memory that is free after loading, which "
             "leaves little for a batch's run-time buffers."
         )
-    return finding(
-        "turbomind-oom", ooms, case=case, values=values, step=step, remedies=_turbomind_remedies(large, ratio)
-    )
+    cards = _unused_cards(case)
+    if cards:
+        values["tensor"] = (
+            f"{cards} GPUs are visible and no --tp is given: the default is 1, so everything goes to one card."
+        )
+    quantised = named is not None and named.stored_bits <= 4
+    remedies = _turbomind_remedies(large, ratio, cards or 2, quantised)
+    return finding("turbomind-oom", ooms, case=case, values=values, step=step, remedies=remedies)
 
 
-def _turbomind_remedies(large: bool, ratio: float | None) -> tuple[Remedy, ...]:
+def _unused_cards(case: Case) -> int:
+    """GPUs that are visible beside the one that an engine without tensor parallelism uses; 0 where it is set."""
+    if case.setting(*TENSOR) is not None:
+        return 0
+    listed = case.setting("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") or ""
+    visible = len([entry for entry in listed.split(",") if entry.strip()])
+    indices = {s.index for s in case.all(GpuState) if s.index is not None}
+    cards = visible if visible > 1 else len(indices) if not listed else 0
+    return 1 << (cards.bit_length() - 1) if cards > 1 else 0
+
+
+def _turbomind_remedies(large: bool, ratio: float | None, ranks: int, quantised: bool) -> tuple[Remedy, ...]:
     tensor = Remedy(
-        "Split the model over two GPUs", "TurbomindEngineConfig(tp=2) / --tp 2", "half of the weights on each"
-    )
+        f"Split the model over {ranks} GPUs", f"--tp {ranks} / TurbomindEngineConfig(tp={ranks})",
+        f"each holds 1/{ranks} of the weights",
+    )  # fmt: skip
     awq = Remedy(
         "Serve the 4-bit (AWQ) checkpoint, or a smaller model", "model_format='awq'", "weights about 0.28 of 16 bits"
     )
+    if quantised:
+        awq = Remedy("Serve a smaller model: this one is stored in 4 bits already")
     now = 0.8 if ratio is None else ratio
     to = round(now / 2, 2)
     share = Remedy(

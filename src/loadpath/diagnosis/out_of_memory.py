@@ -19,6 +19,7 @@ from loadpath.diagnosis import oom_words, other_allocators, training_memory
 from loadpath.diagnosis.fits import SHARES, engine_of, fit_of, is_multimodal, named_model, number, weights_of
 from loadpath.diagnosis.ladder import step_at
 from loadpath.diagnosis.rule import Rule, finding
+from loadpath.engines.registry import flag
 from loadpath.planning.oom import holders, shortage
 
 _OF_STEP = {
@@ -31,6 +32,7 @@ _STEPS: dict[str, FindingStep] = {
     "sampler-warm-up": "warm-up", "serving": "serving", "wake-up": "serving", "training-setup": "weight-load",
     "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
 }  # fmt: skip
+MANY_ALIKE = 3  # processes that hold about as much as this one: ranks of one server
 FILLED = 0.99  # of the card in live allocations: more than any engine's share, so no share was at work yet
 
 
@@ -149,8 +151,17 @@ def _other(
     values["others"] = show_bytes(who.other_bytes)
     values["who"] = "another process holds" if len(who.others) == 1 else f"{len(who.others)} other processes hold"
     values["pids"] = ",".join(str(pid) for pid, _ in who.others)
-    values["listed"] = " and ".join(f"process {pid} holds {show_bytes(size)}" for pid, size in who.others[:4])
-    if any(who.own and abs(size - who.own) < 0.25 * who.own for _, size in who.others):
+    largest = sorted(who.others, key=lambda entry: -entry[1])[:4]
+    values["listed"] = " and ".join(f"process {pid} holds {show_bytes(size)}" for pid, size in largest)
+    alike = [pid for pid, size in who.others if who.own and abs(size - who.own) < 0.25 * who.own]
+    ranks = sorted({o.origin.rank for o in ooms if o.gpu == fact.gpu and o.origin.rank is not None})
+    if len(alike) >= MANY_ALIKE or (alike and len(ranks) > 1):
+        values["n"] = str(len(who.others) + 1)
+        values["listed"] = ", ".join(f"process {pid} {show_bytes(size)}" for pid, size in largest)
+        values["ranks"] = f"Ranks {' and '.join(map(str, ranks))}" if len(ranks) > 1 else ""
+        values["tensor"] = flag(engine, "tensor-parallel", "<number of GPUs>")
+        return finding("gpu-oom-ranks-share-gpu", ooms, case=case, values=values, step=step)
+    if alike:
         values["same_server"] = (
             "They hold about the same: likely ranks or copies of one server that were all placed on this GPU "
             "(check CUDA_VISIBLE_DEVICES and the device map)."
@@ -237,10 +248,26 @@ def _allocation_broke_off(case: Case, fact: BrokenOff) -> Finding:
     )
 
 
+def judge_worst_case(case: Case) -> Iterator[Finding]:
+    """The notice that a prompt of the largest images and videos would not fit the context: no fault by itself."""
+    fact = next((f for f in case.all(ProfiledItems) if f.context_tokens and f.tokens), None)
+    if fact is None or fact.tokens is None or fact.context_tokens is None:
+        return
+    detail = ", ".join(f"{show_count(n)} {name}" for name, n in fact.items)
+    values = {
+        "worst": show_count(fact.tokens),
+        "context": show_count(fact.context_tokens),
+        "detail": detail or "all items",
+    }
+    yield finding("multimodal-worst-case-over-context", [fact], case=case, values=values)
+
+
 RULES = (
+    Rule(judge_worst_case, (ProfiledItems,), ("multimodal-worst-case-over-context",)),
     Rule(judge_oom, (OutOfMemory,), (
         "gpu-oom-weights", "gpu-oom-profiling", "gpu-oom-graph-capture", "gpu-oom-kv-pool", "gpu-oom-serving",
-        "gpu-oom-wake-up", "gpu-oom-context", "gpu-oom-training", "gpu-oom-other-process", "gpu-oom-unseen-holder", "gpu-oom-fragmented",
+        "gpu-oom-wake-up", "gpu-oom-context", "gpu-oom-training", "gpu-oom-other-process",
+        "gpu-oom-ranks-share-gpu", "gpu-oom-unseen-holder", "gpu-oom-fragmented",
         "gpu-oom", "gpu-oom-library", "turbomind-oom", "tensorrt-oom", "host-memory-refused",
     ), (WeightsLoaded, ProfiledItems)),
     Rule(judge_warm_up, (WarmUpShortage,), ("gpu-oom-sampler-warm-up",), (OutOfMemory,)),

@@ -16,6 +16,7 @@ MODULES: tuple[str, ...] = (
     "serving",
     "sglang_serving",
     "sglang_graphs",
+    "attention_workspace",
     "ggml_memory",
     "offload",
     "rocm_override",

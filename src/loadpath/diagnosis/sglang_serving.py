@@ -8,12 +8,13 @@ from loadpath.core.case import Case
 from loadpath.core.facts.engine import EngineStarted, ServerReady, ServingStats, StepMark, Stopped
 from loadpath.core.facts.errors import OutOfMemory, PythonException, Symptom
 from loadpath.core.facts.placement import FreeMemory
-from loadpath.core.report import Check, Finding
-from loadpath.core.units import show_bytes
+from loadpath.core.report import Check, Finding, Remedy
+from loadpath.core.units import show_bytes, show_count
 from loadpath.core.vocabulary import STEPS
-from loadpath.diagnosis.rule import Rule, finding, row_checks
+from loadpath.diagnosis.rule import Rule, finding, row_checks, row_remedies
 from loadpath.knowledge.tables import findings
 
+KV_SLOTS = "sglang-kv-slots-crash"
 SLOTS, SILENT, ENDED = "sglang-request-slots-exhausted", "sglang-silent-end", "sglang-scheduler-exception"
 
 
@@ -42,6 +43,42 @@ def slots(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
     evidence = [*([usage] if usage is not None else []), *shown]
     yield finding(SLOTS, evidence, case=case, cause=" ".join(cause))
+
+
+def kv_slots(case: Case) -> Iterator[Finding]:
+    """A batch that found no KV token slots: the pool is full, or the figures say that it is not."""
+    shown = [s for s in case.all(Symptom) if s.finding == KV_SLOTS]
+    if all(s.groups for s in shown):
+        return  # figures alone do not say that anything failed
+    groups = {name: value for s in shown for name, value in s.groups.items()}
+    asked, free = (int(groups[name]) if name in groups else None for name in ("tokens", "available"))
+    evictable = int(groups.get("evictable", 0))
+    values = {"tokens": show_count(asked) if asked else ""}
+    if free is not None:
+        values["left"] = f"{show_count(free)} were free and {show_count(evictable)} evictable."
+    remedies = None
+    paged = asked is not None and free is not None and free + evictable >= asked
+    if paged:
+        values |= {
+            "tokens": "",
+            "contradiction": f"{show_count(asked or 0)} tokens were asked for although {show_count(free or 0)} were free: the "
+            "scheduler counts tokens, the allocator hands out whole pages to each request, so with a page size above 1 the "
+            "count fits and the pages do not.",
+            "left": "",
+        }  # fmt: skip
+        remedies = [
+            Remedy("Update SGLang to a build whose scheduler counts in pages", "pip install -U sglang"),
+            Remedy("Use a smaller page", "--page-size 1 (or the smallest that the attention backend takes)",
+                   "less is lost to rounding at the end of each request"),
+            *row_remedies(findings()[KV_SLOTS], {})[:2], Remedy("Restart the server: the scheduler has ended"),
+        ]  # fmt: skip
+    title = (
+        f"SGLang's KV allocator refused {show_count(asked or 0)} tokens with {show_count(free or 0)} free"
+        if paged
+        else None
+    )
+    yield finding(KV_SLOTS, shown, case=case, values=values, remedies=remedies, title=title,
+                  certainty="likely" if paged else None)  # fmt: skip
 
 
 def silent_end(case: Case) -> Iterator[Finding]:
@@ -94,6 +131,7 @@ def ended(case: Case) -> Iterator[Finding]:
 
 RULES = (
     Rule(ended, (Symptom,), (ENDED,), uses=(Stopped,)),
+    Rule(kv_slots, (Symptom,), (KV_SLOTS,)),
     Rule(slots, (Symptom,), (SLOTS,), uses=(ServingStats,)),
     Rule(silent_end, (Symptom, StepMark), (SILENT,), uses=(FreeMemory,)),
 )

@@ -58,7 +58,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
         r"text_generation_server/models/\w+\.py\", line \d+, in __init__",
     )),
     ("serving", (
-        "execute_model", "run_busy_loop", "in engine_step", "event_loop_(?:normal|overlap)", "forward_thread_func",
+        "execute_model", "run_busy_loop", "run_engine_loop", "event_loop_(?:normal|overlap)", "forward_thread_func",
         "forward_batch_generation",
         "run_batch", r"in generate\b", "process_batch_result", "execute_method", "sample_tokens", r"in infer\b", "stream_infer",
         "output_handler", "Method (?:Prefill|Decode)", "entrypoints/openai/serving",
@@ -69,11 +69,16 @@ _RECORDS: tuple[tuple[str, str], ...] = (
     ("sampler-warm-up", "occurred when warming up (?:sampler|pooler)"),
     ("graph-capture", "[Cc]apture (?:cuda|CUDA) graph failed"),
     ("profiling", "profile run for multi-modal|method determine_num_available|Unable to warmup|Warmup\\(Generation"),
+    ("weights", r"Error executing load_\w+ with args|load_single_module"),
     ("training-forward", r"\bMax_MA\b|\{'loss': |\bgrad_norm\b"),
 )  # fmt: skip
 _SERVING_RECORDS = (
-    r"output_handler failed|encountered a fatal error|EngineDeadError|Background loop has errored|Exception in ASGI"
+    r"MQLLMEngine is already dead"
+    r"|output_handler failed|encountered a fatal error|EngineDeadError|Background loop has errored|Exception in ASGI"
     r"|:prefill\{|:decode\{|Method (?:Prefill|Decode) encountered|Request failed during generation|POST /\S+ HTTP"
+)
+_SERVED_BEFORE = (
+    r"MQLLMEngine is already dead|EngineDeadError|POST /\S+ HTTP/[\d.]+\"? (?:200|5\d\d)|POST +\"/(?:v1|api)/"
 )
 _PINNED = r"pin_memory|cudaHostAlloc|host_alloc"
 _OPERATIONS: tuple[tuple[str, str], ...] = (
@@ -123,7 +128,11 @@ def phase_of(lines: Sequence[Line], i: int) -> str:
     if found := next((phase for phase, pattern in _RECORDS if _re(pattern).search(around)), ""):
         return found
     after = "\n".join(_around(lines, i, 0, AHEAD))
-    return "serving" if _re(_SERVING_RECORDS).search(after) else ""
+    if _re(_SERVING_RECORDS).search(after):
+        return "serving"
+    # Access logs and the front end's own lines come before the engine's where the two processes share a stream.
+    before = "\n".join(line.text for line in lines[max(0, i - NEAR) : i])
+    return "serving" if _re(_SERVED_BEFORE).search(before) else ""
 
 
 def _traceback(lines: Sequence[Line], i: int) -> list[str]:

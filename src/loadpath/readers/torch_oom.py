@@ -77,6 +77,8 @@ def _torch(text: str) -> dict[str, Any] | None:
         return {"cut": True} if bare and "Error" in text and "CUDA error" not in text else None
     text = text[found.start() :]
     total = _size(r"total capac\w* of SIZE", text) or _size(r"SIZE total capac\w*", text)
+    if bare := _re(r"total capac\w* of ([\d.]+)\W*$").search(text):
+        total = round(float(bare[1].rstrip(".")) * (1 << 30))  # cut before its unit: cards are counted in GiB
     free = _free(text, total)
     own = _size(r"this process has SIZE memory in use", text)
     if own is not None and own > 1 << 60:

@@ -88,6 +88,10 @@ class OffloadPlan(Fact, frozen=True, kw_only=True):
     free_bytes: int | None = None
     kv_bytes: int | None = None
     target_bytes: int | None = None
+    projector_bytes: int | None = None
+    """Weights and graph of the vision projector, which go to the GPU before any layer (Ollama)."""
+    graph_bytes: int | None = None
+    library: str = ""
     gave_up: str | None = None
     """Why llama.cpp's fit step changed nothing (the load goes on with the settings as they are)."""
 

@@ -149,7 +149,16 @@ def _estimate(seen: Seen) -> Iterator[Fact]:
         **seen.fields,
         full_bytes=_size(pairs.get("memory.required.full")), planned_bytes=_size(pairs.get("memory.required.partial")),
         free_bytes=_size(pairs.get("memory.available")), kv_bytes=_size(pairs.get("memory.required.kv")),
+        projector_bytes=(_size(pairs.get("projector.weights")) or 0) + (_size(pairs.get("projector.graph")) or 0) or None,
+        graph_bytes=_size(pairs.get("memory.graph.partial")) or _size(pairs.get("memory.graph.full")),
+        library=_library(pairs, seen.line.text),
     )  # fmt: skip
+
+
+def _library(pairs: dict[str, str], text: str) -> str:
+    """`library=cuda` of a line, or `offload to cuda` (0.3 to 0.12)."""
+    named = re.search(r'msg="?offload to (\w+)', text)
+    return (pairs.get("library") or (named[1] if named else "")).lower()
 
 
 def _placed(part: BufferPart) -> Callable[[Seen], Iterator[Fact]]:
