@@ -136,6 +136,8 @@ def _load(case: Case, fact: BufferRefused) -> Load:
 def _where(fact: BufferRefused) -> str:
     if not fact.on_gpu:
         return "host memory"
+    if fact.device == "CUDA":
+        return "the GPU"
     index = fact.device.lstrip("CUDAROMVulkan")
     return f"device {index} ({fact.device})" if index else fact.device
 
@@ -231,7 +233,7 @@ def _kv(case: Case, fact: BufferRefused, same: list[BufferRefused], load: Load) 
         remedies.insert(2, lever.shift(fact.device) if _several(load) else lever.fewer_layers(None))
     return finding(
         ROWS["kv"], [*_context_facts(case), *_placed_on(load, fact), *same[-2:]], case=case, cause=" ".join(cause),
-        title=f"The KV cache{context} does not fit: {show_bytes(fact.bytes or 0)} of {where}",
+        title=f"The KV cache{context} does not fit" + (f": {show_bytes(fact.bytes)} of {where}" if fact.bytes else f" {where}"),
         remedies=[r for r in remedies if r is not None],
         boundary="memory-fit" if fact.on_gpu else "host-limits" if not load.context else "memory-fit",
         next_checks=_checks(fact.on_gpu, load.levers), figures={"requested_bytes": fact.bytes, "context_tokens": load.context},
@@ -279,7 +281,7 @@ def _compute(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
     ]  # fmt: skip
     return finding(
         ROWS["compute"], [*_context_facts(case), *kv[:2], *same[-2:]], case=case, cause=" ".join(cause),
-        title=f"The compute buffer does not fit: {show_bytes(fact.bytes or 0)} of {where}",
+        title="The compute buffer does not fit" + (f": {show_bytes(fact.bytes)} of {where}" if fact.bytes else f" {where}"),
         remedies=[r for r in remedies if r is not None], next_checks=_checks(fact.on_gpu, load.levers),
         figures={"requested_bytes": fact.bytes, "context_tokens": load.context},
     )  # fmt: skip
@@ -311,7 +313,7 @@ def _runtime(case: Case, fact: BufferRefused, same: list[BufferRefused], load: L
     step = _runtime_step(case, fact)
     return finding(
         row, same[-3:], case=case, cause=" ".join(cause), remedies=[r for r in remedies if r is not None],
-        next_checks=_checks(fact.on_gpu, load.levers), step=step,  # type: ignore[arg-type]
+        next_checks=_checks(fact.on_gpu, load.levers), step=step,
         title=f"Out of memory on {where}: {size} refused" if fact.bytes else None,
         certainty="likely" if fact.bytes else None,
     )  # fmt: skip

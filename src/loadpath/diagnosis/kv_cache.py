@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import Concurrency, KvPool, KvShortfall, MemoryBreakdown, WeightsLoaded
+from loadpath.core.facts.engine import (
+    Concurrency,
+    GraphsCaptured,
+    KvPool,
+    KvShortfall,
+    MemoryBreakdown,
+    ServerReady,
+    ServingStats,
+    StepMark,
+    WeightsLoaded,
+)
 from loadpath.core.facts.memory import NoRoomForKv
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, KIB, show_bytes, show_count
@@ -27,10 +37,13 @@ from loadpath.diagnosis.fits import (
 )
 from loadpath.diagnosis.memory_remedies import (
     eight_bit_kv,
+    graphless,
     greater_share,
     more_gpus,
+    moved_to_host,
     ranked,
     share_refused,
+    share_unknown,
     shorter_context,
     show_ratio,
     smaller_weights,
@@ -49,7 +62,10 @@ CHUNK = 2048
 def judge_shortfall(case: Case) -> Iterator[Finding]:
     """Refused: the pool is smaller than one request of full length."""
     shortfalls = case.all(KvShortfall)
-    fact = next((s for s in shortfalls if s.held_tokens or s.needed_bytes), shortfalls[0])
+    yield _refused(case, next((s for s in shortfalls if s.held_tokens or s.needed_bytes), shortfalls[0]), shortfalls)
+
+
+def _refused(case: Case, fact: KvShortfall, shortfalls: list[KvShortfall], unseen: bool = False) -> Finding:
     engine = engine_of(case, fact)
     fit = fit_of(case, fact, fact)
     budget = budget_words(case, fact, engine)
@@ -61,13 +77,16 @@ def judge_shortfall(case: Case) -> Iterator[Finding]:
         "earlier": _earlier_start(case, fact),
         "stage": _tightest(case),
         "share_refused": share_refused(fit),
-        "quantise_only": _only_quantising(fit),
+        "quantise_only": "" if _unchunked(case, fact, fit) else _only_quantising(fit),
         "dear": too_dear(start_of(case)),
         "model": "" if fit.weights_bytes else named_size(case),
     }
+    if unseen:
+        values["unseen"] = "This engine refuses to start with such a pool; its refusal is not in this input."
     evidence = [*profile_facts(case, fact), *shortfalls]
-    yield finding(
-        "kv-cache-below-one-request", evidence, case=case, values=values, remedies=_remedies(engine, fit, case, values),
+    return finding(
+        "kv-cache-below-one-request", evidence, case=case, certainty="likely" if unseen else None,
+        values=values, remedies=_remedies(engine, fit, case, values),
         figures={"ratio": fit.held, "asked_tokens": fact.asked_tokens, "held_tokens": fit.tokens, "kv_bytes": fit.kv_bytes},
     )  # fmt: skip
 
@@ -209,6 +228,9 @@ def _remedies(engine: str | None, fit: Fit, case: Case, values: dict[str, str]) 
         eight_bit_kv(engine, fit),
         tensor,
         greater_share(engine, fit) if plan.share_needed(fit) is None else None,
+        graphless(engine, fit, case),
+        moved_to_host(engine, fit),
+        share_unknown(engine, fit),
     )
     if unchunked:
         head = [r for r in listed[:2] if r is not None]
@@ -259,6 +281,13 @@ def judge_concurrency(case: Case) -> Iterator[Finding]:
         "share_refused": share_refused(fit),
     }
     facts = profile_facts(case, served)
+    if kind == "none" and (pool := pool_of(case, served)) is not None and _will_refuse(case, served, pool):
+        shortfall = KvShortfall(
+            span=served.span, origin=served.origin, text=served.text, run=served.run,
+            asked_tokens=served.context_tokens, held_tokens=pool.tokens,
+        )  # fmt: skip
+        yield _refused(case, shortfall, [shortfall], unseen=True)
+        return
     if kind == "none":
         yield finding(
             "kv-cache-below-one-request-started", [*facts, served], case=case, values=values,
@@ -270,6 +299,22 @@ def judge_concurrency(case: Case) -> Iterator[Finding]:
     # Enough for one request already: what is lowered here is a wish for company, so nothing "suffices".
     remedies = tuple(Remedy(r.action, r.command, _company(r, fit), r.figures) for r in more if r is not None)
     yield finding(row, [*facts, served], case=case, values=values, remedies=remedies, figures={"ratio": served.ratio})
+
+
+def _will_refuse(case: Case, served: Concurrency, pool: KvPool) -> bool:
+    """vLLM's first engine prints the concurrency and then refuses a pool below one request; later lines disprove it."""
+    first_engine = (served.origin.location or "").startswith(
+        ("executor_base", "distributed_gpu_executor", "gpu_executor")
+    )
+    if not first_engine or pool.blocks is None or not pool.tokens or case.setting("num-gpu-blocks-override"):
+        return False
+    later: list[Fact] = [
+        *case.all(ServerReady),
+        *case.all(GraphsCaptured),
+        *case.all(StepMark),
+        *case.all(ServingStats),
+    ]
+    return not any(f.span.source == served.span.source and f.span.first_line > served.span.first_line for f in later)
 
 
 def _override(case: Case) -> tuple[Remedy, ...]:

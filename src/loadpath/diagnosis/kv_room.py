@@ -31,6 +31,7 @@ _ROWS = {
     ("tgi", "kv"): "tgi-kv-no-room",
     ("lmdeploy", "kv"): "kv-no-room-lmdeploy",
 }
+HIGHEST_STATIC = 0.94  # a greater static share leaves graphs and activations too little
 _FRACTIONS = (
     "mem-fraction-static", "gpu-memory-utilization", "kv-cache-free-gpu-memory-fraction", "cache-max-entry-count"
 )  # fmt: skip
@@ -98,7 +99,7 @@ def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
             case, fraction, "and the draft model's " if draft else "(and a draft model's, if there is one) "
         ),
         "least": f"{fact.least_fraction:g}" if fact.least_fraction else "",
-        "least_up": f"{min(0.99, int(fact.least_fraction * 100 + 2) / 100):g}" if fact.least_fraction else "",
+        "least_up": f"{min(0.99, int(least * 100 + 2) / 100):g}" if (least := _least_static(case, fact)) else "",
         "tokens": show_count(fact.tokens) if fact.tokens else "",
         "model": named_size(case),
         "charged": _charged(case),
@@ -152,17 +153,37 @@ def _static(case: Case, fraction: float | None, draft: str) -> str:
         f"The weights {draft}take more than {share} of the memory that was free before loading: zero or less is left "
         "for the KV pool."
     )
-    before = [m.bytes for m in case.all(FreeMemory) if m.when == "before-weights" and not m.what.startswith("draft")]
-    after = [m.bytes for m in case.all(FreeMemory) if m.when == "after-weights"]
-    if not before or not after or min(after) >= min(before):
+    if (figures := _static_figures(case)) is None:
         return said
-    least = least_fraction(min(before), min(after))
+    before, after = figures
+    least = least_fraction(before, after)
     if fraction and least < fraction:
         return said  # something that these lines do not show took memory as well
-    words = f"{said} {show_bytes(min(before))} was free before the weights and {show_bytes(min(after))} after: above {least:.3f} it starts."
-    if fraction and (left := static_pool_bytes(min(before), min(after), fraction)) <= 0:
+    words = f"{said} {show_bytes(before)} was free before the weights and {show_bytes(after)} after: above {least:.3f} it starts."
+    if fraction and (left := static_pool_bytes(before, after, fraction)) <= 0:
         words += f" At {fraction:g} the pool is {show_bytes(-left)} short."
     return words
+
+
+def _static_figures(case: Case) -> tuple[int, int] | None:
+    """Free memory before and after the weights; before them by what they took, where that line was not pasted."""
+    before = [m.bytes for m in case.all(FreeMemory) if m.when == "before-weights" and not m.what.startswith("draft")]
+    after = [m.bytes for m in case.all(FreeMemory) if m.when == "after-weights"]
+    loaded = [w.bytes for w in case.all(WeightsLoaded) if w.bytes and w.what != "draft"]
+    if not before and after and loaded:
+        before = [min(after) + max(loaded)]
+    if not before or not after or min(after) >= min(before):
+        return None
+    return min(before), min(after)
+
+
+def _least_static(case: Case, fact: NoRoomForKv) -> float | None:
+    """The smallest static share that starts, by the message or by the log's figures; None where it is out of reach."""
+    if fact.least_fraction:
+        return fact.least_fraction
+    figures = _static_figures(case) if fact.engine == "sglang" else None
+    least = least_fraction(*figures) if figures else None
+    return least if least is not None and least < HIGHEST_STATIC else None
 
 
 def _context(case: Case, fit: Fit) -> str:
@@ -237,6 +258,12 @@ def _share(engine: str | None, fit: Fit) -> Remedy | None:
             "Raise the memory share, if nothing else uses the GPU", flag(engine, "memory-share", plan.HIGHEST_SHARE),
             f"each hundredth adds {show_bytes(fit.total_bytes / 100)}" if fit.total_bytes else "helps where little is missing",
         )  # fmt: skip
+    if fit.share is None or not fit.total_bytes:
+        return Remedy(
+            f"Raise the memory share, where it is below {plan.HIGHEST_SHARE} and nothing else uses the GPU",
+            flag(engine, "memory-share", plan.HIGHEST_SHARE),
+            f"each 0.01 adds 1 % of the card; {show_bytes(max(0, -fit.kv_bytes))} and the cache itself are missing",
+        )
     if effect is None or effect.added_bytes is None or fit.kv_bytes + effect.added_bytes <= 0:
         return None
     left = fit.kv_bytes + effect.added_bytes

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
+from loadpath.core.case import Case
+from loadpath.core.facts.engine import Advice
 from loadpath.core.report import Remedy
 from loadpath.core.units import GIB, MIB, show_bytes, show_count
 from loadpath.engines.registry import flag
 from loadpath.planning import remedies as plan
-from loadpath.planning.kv import round_context
+from loadpath.planning.kv import round_context, subtracts_graphs
 from loadpath.planning.remedies import Effect, Fit
 
 MOST = 5
+MOST_OFFLOADED = 0.5  # of the weights: beyond, a model runs at the pace of PCIe and another card is the answer
 
 
 def as_printed(size: float) -> str:
@@ -85,6 +89,53 @@ def greater_share(engine: str | None, fit: Fit) -> Remedy | None:
         return None
     return made(f"Raise the memory share from {fit.share:g} to {share:g}, if nothing else uses the GPU", effect,
                 flag(engine, "memory-share", share))  # fmt: skip
+
+
+def share_unknown(engine: str | None, fit: Fit) -> Remedy | None:
+    """A greater share where the card's size (or its share) is not in the input: what it would have to make up for."""
+    if (
+        (fit.share is not None and fit.total_bytes)
+        or fit.kv_bytes is None
+        or fit.wanted_bytes is None
+        or engine != "vllm"
+    ):
+        return None
+    return Remedy(
+        f"Raise the memory share, where it is below {plan.HIGHEST_SHARE} and nothing else uses the GPU",
+        flag(engine, "memory-share", plan.HIGHEST_SHARE),
+        f"{show_bytes(fit.wanted_bytes - fit.kv_bytes)} are missing; each 0.01 adds 1 % of the card",
+    )
+
+
+def moved_to_host(engine: str | None, fit: Fit) -> Remedy | None:
+    """So much of the weights in host memory that one full-length request fits."""
+    effect = plan.offload(fit)
+    if effect is None or effect.added_bytes is None or fit.weights_bytes is None:
+        return None
+    size = math.ceil(effect.added_bytes / GIB)
+    command = flag(engine, "cpu-offload", size)
+    if not command or size * GIB > MOST_OFFLOADED * fit.weights_bytes:
+        return None
+    return Remedy(
+        f"Keep {size} GiB of the weights in host memory (slow: every step reads them over PCIe)", command,
+        f"+{size} GiB of KV cache, one full-length request fits", {"added_bytes": size * GIB},
+    )  # fmt: skip
+
+
+def graphless(engine: str | None, fit: Fit, case: Case) -> Remedy | None:
+    """No CUDA graphs, in the versions that take an estimate of them out of the KV share."""
+    effect = plan.without_graphs(fit)
+    told = case.version is None and any(a.setting == "gpu-memory-utilization" for a in case.all(Advice))
+    if effect is None or engine != "vllm" or not effect.added_bytes or not (told or subtracts_graphs(case.version)):
+        return None
+    if fit.kv_bytes and effect.added_bytes < 0.05 * fit.kv_bytes:
+        return None
+    return made(
+        "Do without CUDA graphs, whose estimate comes off the share",
+        effect,
+        flag(engine, "eager", True),
+        "decoding is slower",
+    )
 
 
 def share_refused(fit: Fit) -> str:

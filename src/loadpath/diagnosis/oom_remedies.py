@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
-
 from loadpath.core.case import Case
 from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.memory import ProfiledItems
@@ -59,7 +57,14 @@ def weights(engine: str | None, fit: Fit, phase: str, oom: OutOfMemory) -> tuple
         smaller = Remedy("Serve a smaller model: these weights are quantised to 4 bits already")
     if engine is None:
         spread = Remedy("Let accelerate place layers on other GPUs or the host", 'device_map="auto"')
-        return _kept(msgspec.structs.replace(smaller, command="load_in_4bit=True / load_in_8bit=True"), spread)
+        half = Remedy("Load in 16 bits, if no dtype is given (transformers before 5 loads 32 bits then)", "torch_dtype=torch.bfloat16",
+                      "half of 32-bit weights")  # fmt: skip
+        bits = Remedy(
+            "Load the weights in 4 or 8 bits (bitsandbytes), or a smaller model",
+            "quantization_config=BitsAndBytesConfig(load_in_4bit=True) (or load_in_8bit=True)",
+            "a little over a quarter, or half, of 16-bit weights",
+        )
+        return _kept(bits if fit.weight_bits > 4 else smaller, half if fit.weight_bits > 8 else None, spread)
     offload = flag(engine, "cpu-offload", OFFLOADED_GIB)
     host = Remedy(
         "Keep part of the weights in host memory",
@@ -225,7 +230,7 @@ def smaller_step(engine: str | None, case: Case, phase: str) -> tuple[Remedy, ..
     return (fewer_tokens(engine, case),) if engine else ()
 
 
-def other_process(engine: str | None, oom: OutOfMemory, who: Holders) -> tuple[Remedy, ...]:
+def other_process(engine: str | None, oom: OutOfMemory, who: Holders, alike: bool = False) -> tuple[Remedy, ...]:
     pids = " ".join(str(pid) for pid, _ in who.others[:4])
     one = len(who.others) == 1
     named = f"process {pids} if it is a left-over, or wait for it (look first who it is)"
@@ -240,7 +245,12 @@ def other_process(engine: str | None, oom: OutOfMemory, who: Holders) -> tuple[R
                 flag(engine, "memory-share", value),
                 f"budget {show_bytes(value * oom.total_bytes)} beside {show_bytes(who.other_bytes)} of the others",
             )
+    apart = Remedy(
+        "If it is a rank or copy of the same server: give each a GPU of its own, do not end it",
+        "CUDA_VISIBLE_DEVICES=<one GPU each>, docker run --gpus all, the local rank as device",
+    )
     return _kept(
+        apart if alike else None,
         Remedy(
             f"End {named}",
             f"kill {pids}",
@@ -253,11 +263,15 @@ def other_process(engine: str | None, oom: OutOfMemory, who: Holders) -> tuple[R
     )
 
 
-def unknown(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
+def unknown(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple[Remedy, ...]:
     """Where the step is not known: one remedy for each step that it may have been."""
     share = number(case, *SHARES)
     limits = (flag(engine, "batched-tokens", STEP_TOKENS), flag(engine, "sequences", 64))
+    bare = oom.requested_bytes is None and oom.allocator == "cuda"
+    holder = Remedy("If nvidia-smi shows another process on the GPU: end it if it is a left-over, or choose another GPU",
+                    "CUDA_VISIBLE_DEVICES=<empty GPU>")  # fmt: skip
     return _kept(
+        holder if bare else None,
         lower_share(engine, fit) if share is not None and share > 0.9 else None,
         Remedy(
             "If it happened while loading: a checkpoint quantised to 8 or 4 bits, or more GPUs",

@@ -219,7 +219,12 @@ def unknown(case: Case, fact: OutOfMemory) -> dict[str, str]:
     if fact.cut:
         made["cut"] = "The message is cut off: its rest tells how much was free and who holds the card."
     made |= {"unknown_step": "Nothing here tells in which step it happened, and that decides what helps."}
-    if fact.requested_bytes is None:
+    if fact.requested_bytes is None and fact.allocator == "cuda":
+        made["no_figures"] = (
+            "This is CUDA's own error, without figures: something outside PyTorch's pool asked (a context, a library, a graph), "
+            "which fails when the card is full already, by this process or by another."
+        )
+    elif fact.requested_bytes is None:
         made["no_figures"] = (
             "The message carries no figures, so whether the card was full, or shared with others, is not known."
         )

@@ -9,8 +9,10 @@ from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes
 from loadpath.core.vocabulary import FindingStep
 from loadpath.diagnosis import oom_remedies as fixes
+from loadpath.diagnosis import oom_words
 from loadpath.diagnosis.fits import SHARES, TENSOR, engine_of, fit_of, named_model, number
-from loadpath.diagnosis.rule import finding
+from loadpath.diagnosis.rule import finding, row_remedies
+from loadpath.knowledge.tables import findings
 
 LIBRARIES = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cusolver": "cuSOLVER", "cusparse": "cuSPARSE", "cufft": "cuFFT"}
 LOW_RATIO = 0.3  # of the free memory: a pool so small leaves room enough
@@ -113,6 +115,18 @@ def tensorrt(case: Case, ooms: list[OutOfMemory]) -> Finding:
         "asked": show_bytes(fact.requested_bytes) if fact.requested_bytes else "",
         "model": "", "fraction": case.setting("kv-cache-free-gpu-memory-fraction") or "",
     }  # fmt: skip
+    row = findings()["tensorrt-oom"]
+    buffers, serving, loading = row_remedies(row, values)
+    if oom_words.says(case, fact, "forwardasync", "error in forward", "process_request", "enqueue"):
+        values["doing"] = "It failed while requests were running, after the start."
+        return finding(
+            "tensorrt-oom", ooms, case=case, values=values, step="serving", remedies=(serving, buffers, loading)
+        )
+    if oom_words.says(
+        case, fact, "failed to initialize executor", "failed to create instance", "deserializ", "loaded engine size"
+    ):
+        values["doing"] = "It failed while the engine was being created."
+        return finding("tensorrt-oom", ooms, case=case, values=values, remedies=(loading, buffers, serving))
     return finding("tensorrt-oom", ooms, case=case, values=values)
 
 

@@ -14,8 +14,8 @@ from loadpath.core.facts.memory import BrokenOff, ProfiledItems, SleepReport, Wa
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import show_bytes, show_count
 from loadpath.core.vocabulary import Certainty, FindingStep
+from loadpath.diagnosis import image_memory, oom_words, other_allocators, training_memory
 from loadpath.diagnosis import oom_remedies as fixes
-from loadpath.diagnosis import oom_words, other_allocators, training_memory
 from loadpath.diagnosis.fits import SHARES, engine_of, fit_of, is_multimodal, named_model, number, weights_of
 from loadpath.diagnosis.ladder import step_at
 from loadpath.diagnosis.rule import Rule, finding
@@ -31,6 +31,7 @@ _STEPS: dict[str, FindingStep] = {
     "profiling": "memory-profiling", "kv-pool": "kv-pool", "graph-capture": "graph-capture",
     "sampler-warm-up": "warm-up", "serving": "serving", "wake-up": "serving", "training-setup": "weight-load",
     "training-forward": "serving", "training-backward": "serving", "optimizer-step": "serving",
+    "image-generation": "serving",
 }  # fmt: skip
 MANY_ALIKE = 3  # processes that hold about as much as this one: ranks of one server
 FILLED = 0.99  # of the card in live allocations: more than any engine's share, so no share was at work yet
@@ -132,11 +133,14 @@ def _by_phase(
     if phase.startswith("training") or phase == "optimizer-step":
         values |= training_memory.words(phase, fact, values.get("asked", "it"))
         return "gpu-oom-training", training_memory.remedies(phase, fact)
+    if phase == "image-generation":
+        values |= image_memory.words(fact)
+        return "gpu-oom-image-generation", image_memory.remedies(case, fact)
     if phase == "serving":
         values |= oom_words.serving(case, fact, engine)
         return "gpu-oom-serving", fixes.serving(engine, fit, case, fact)
     values |= oom_words.unknown(case, fact)
-    return "gpu-oom", fixes.unknown(engine, fit, case)
+    return "gpu-oom", fixes.unknown(engine, fit, case, fact)
 
 
 def _other(
@@ -163,10 +167,9 @@ def _other(
         return finding("gpu-oom-ranks-share-gpu", ooms, case=case, values=values, step=step)
     if alike:
         values["same_server"] = (
-            "They hold about the same: likely ranks or copies of one server that were all placed on this GPU "
-            "(check CUDA_VISIBLE_DEVICES and the device map)."
+            "They hold about the same: likely ranks or copies of one server (or an older copy of it) on the same GPU."
         )
-    remedies = fixes.other_process(engine, fact, who)
+    remedies = fixes.other_process(engine, fact, who, bool(alike))
     return finding("gpu-oom-other-process", ooms, case=case, values=values, step=step, remedies=remedies)
 
 
@@ -266,7 +269,7 @@ RULES = (
     Rule(judge_worst_case, (ProfiledItems,), ("multimodal-worst-case-over-context",)),
     Rule(judge_oom, (OutOfMemory,), (
         "gpu-oom-weights", "gpu-oom-profiling", "gpu-oom-graph-capture", "gpu-oom-kv-pool", "gpu-oom-serving",
-        "gpu-oom-wake-up", "gpu-oom-context", "gpu-oom-training", "gpu-oom-other-process",
+        "gpu-oom-wake-up", "gpu-oom-image-generation", "gpu-oom-context", "gpu-oom-training", "gpu-oom-other-process",
         "gpu-oom-ranks-share-gpu", "gpu-oom-unseen-holder", "gpu-oom-fragmented",
         "gpu-oom", "gpu-oom-library", "turbomind-oom", "tensorrt-oom", "host-memory-refused",
     ), (WeightsLoaded, ProfiledItems)),

@@ -43,12 +43,16 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
     )),
     ("optimizer-step", (
         r"optimizer\.step\(", "in _init_group", "_multi_tensor_adam", "_single_tensor_adam", "optim/adam", "in _fused_adam",
-        "init_optimizer_state", "initialize_optimizer_states",
+        "init_optimizer_state", "initialize_optimizer_states", "_create_fp(?:16|32)_partitions", "_setup_for_real_optimizer",
     )),
     ("training-backward", (r"\.backward\(", r"in backward\b", "autograd/__init__", r"Variable\._execution_engine")),
     ("training-forward", (
         "training_step", "compute_loss", r"trainer\.py", r"Trainer\.train", r"in train\b", "finetune", r"train\w*\.py",
         "deepspeed/runtime", "parallel_apply", "in replica",
+    )),
+    ("image-generation", (
+        r"\bcomfy/", "ComfyUI", "diffusers/pipelines", "stable-diffusion-webui", r"modules/(?:processing|sd_samplers)\w*\.py",
+        "backend/diffusion_engine", "invokeai/",
     )),
     ("weights", (
         "make_layers", "create_weights", "in load_weights", "weight_loader", "_load_pretrained_model", r"in load_model\b",
@@ -70,6 +74,7 @@ _RECORDS: tuple[tuple[str, str], ...] = (
     ("graph-capture", "[Cc]apture (?:cuda|CUDA) graph failed"),
     ("profiling", "profile run for multi-modal|method determine_num_available|Unable to warmup|Warmup\\(Generation"),
     ("weights", r"Error executing load_\w+ with args|load_single_module"),
+    ("image-generation", r"Got an OOM, unloading all loaded models|!!! Exception during processing|you ran out of memory on your GPU"),
     ("training-forward", r"\bMax_MA\b|\{'loss': |\bgrad_norm\b"),
 )  # fmt: skip
 _SERVING_RECORDS = (
@@ -90,6 +95,9 @@ _OPERATIONS: tuple[tuple[str, str], ...] = (
     ("weight repacking", r"marlin_repack|repack"),
     ("sampling over the vocabulary", r"top_k|top_p|sampler\.py|apply_penalties|torch\.sort"),
     ("logits", r"compute_logits|_get_logits|lm_head|logits_processor|logits\.float"),
+    ("VAE", r"AutoencoderKL|autoencoder\w*\.py|/vae\w*\.py|\bvae\.(?:de|en)code|decode_first_stage|VAEDecode"),
+    ("denoising model", r"transformer_flux|unet_\w+|/ldm/|openaimodel|self\.transformer\(|self\.unet\(|noise_pred|KSampler|k_diffusion"),
+    ("text encoder", r"text_encoder|encode_prompt|CLIPTextEncode|/t5\w*\.py"),
     ("vision encoder", r"visual|vision_tower|vision_model|multimodal_embeddings|image_embeds|encoder_outputs|_process_image"),
     ("layer creation", r"make_layers|create_weights"),
     ("mixture-of-experts layer", r"fused_moe|fused_experts"),

@@ -3,6 +3,7 @@
 The word `phase` says what a process was doing when its traceback broke off, as its frames tell:
 `weights` (layers created, weights loaded), `conversion` (weights repacked or quantised after loading), `profiling`,
 `kv-pool`, `graph-capture`, `sampler-warm-up`, `serving`, `wake-up` (from sleep mode), `compute-buffer`, `context`,
+`image-generation` (diffusers, ComfyUI and their kin),
 `training-setup`, `training-forward`, `training-backward`, `optimizer-step`; "" where nothing tells.
 """
 

@@ -29,8 +29,14 @@ _PURPOSE: tuple[tuple[BufferPart, re.Pattern[str]], ...] = (
     ("compute", re.compile(r"allocate compute|ggml_gallocr_reserve|graph_reserve|compute (?:pp|tg) buffers")),
     (
         "weights",
-        re.compile(r"alloc_tensor_range|error loading model: unable to allocate|unable to allocate \S+ buffer"),
+        re.compile(r"error loading model: unable to allocate|unable to allocate \S+ buffer"),
     ),
+)
+# ggml's own function for weights and KV cache alike: taken for the weights where no other line says.
+_EITHER = "alloc_tensor_range"
+# The purpose alone, where the refusal above it was not pasted.
+_ALONE = re.compile(
+    r"failed to allocate buffer for (?:the )?kv cache|kv_cache_init\(\) failed|failed to allocate compute (?:pp |tg )?buffers?"
 )
 _RUNTIME = re.compile(r"(?:CUDA|ROCm) error: out of memory")
 _WHERE = re.compile(r"current device: (?P<index>\d+), in function (?P<function>\S+) at \S*ggml-(?:cuda|backend)")
@@ -46,6 +52,9 @@ def read_refusals(capture: Capture) -> Iterator[BufferRefused]:
         if (match := _REFUSED.search(line.text)) and i - last >= 4:
             last = i
             yield _refused(capture, lines, i, match)
+        elif i - last >= AHEAD and _ALONE.search(line.text):
+            last = i
+            yield BufferRefused(**at(capture, line), part=_part(lines[i : i + 1]), device="CUDA")
         elif _RUNTIME.search(line.text) and (where := _where(lines[i : i + 3])):
             yield BufferRefused(
                 **at(capture, line), part="unknown", device=f"CUDA{where['index']}", reason=where["function"]
@@ -76,4 +85,4 @@ def _part(lines: Sequence[Line]) -> BufferPart:
         for part, pattern in _PURPOSE:
             if pattern.search(line.text):
                 return part
-    return "unknown"
+    return "weights" if any(_EITHER in line.text for line in lines[:3]) else "unknown"
