@@ -110,7 +110,8 @@ def collective_timeout(case: Case) -> Iterator[Finding]:
     ended = [p for p in case.all(ProcessEnded) if p.exit_code in (-6, 134)]
     if ended:
         cause.append("Exit code -6 is the abort by the watchdog: a consequence, not the cause.")
-    cause.append("The cause is in the rank that is missing: it died, hung, or ran other collectives.")
+    hangs = _hangs_itself(shown, first)
+    cause.append(hangs or "The cause is in the rank that is missing: it died, hung, or ran other collectives.")
     yield finding(
         "collective-timeout", [*shown, *ended], case=case, cause=" ".join(cause),
         title=f"A collective timed out: {who.lower() if waited else 'the ranks'} waited for another rank",
@@ -120,6 +121,7 @@ def collective_timeout(case: Case) -> Iterator[Finding]:
             Remedy("If it happens again, record who is where: stacks of all ranks, and the flight recorder",
                    "py-spy dump --pid PID · TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
                    "names the rank and the collective that it did not reach"),
+            *([_WITHOUT_PEER_ACCESS] if hangs else []),
             Remedy("Restart the whole group: one rank cannot come back alone"),
         ),
         next_checks=(
@@ -128,6 +130,24 @@ def collective_timeout(case: Case) -> Iterator[Finding]:
             Check("Whether the group's links work at all", "NCCL_DEBUG=INFO all_reduce_perf -b 8 -e 1G -f 2 -g N"),
         ),
     )  # fmt: skip
+
+
+_WITHOUT_PEER_ACCESS = Remedy(
+    "Test whether peer access between the GPUs is what hangs (IOMMU, ACS, virtual machine)",
+    "NCCL_P2P_DISABLE=1",
+    "where the first collective then completes, the peer-to-peer path is at fault",
+)
+
+
+def _hangs_itself(shown: list[Symptom], first: dict[str, str]) -> str:
+    """Where several ranks wait in the very first collectives, none may be missing: the path itself can hang."""
+    waiting = {_rank(s) for s in shown if s.groups.get("seq") == first.get("seq") and "seq" in s.groups}
+    if len(waiting) < 2 or int(first["seq"]) > 2:
+        return ""
+    return (
+        "It is one of the first collectives and several ranks wait in it: either a rank never came, or the path between "
+        "the GPUs hangs (peer access through an IOMMU or ACS, a wrong network interface)."
+    )
 
 
 def _rank(symptom: Symptom) -> int | None:

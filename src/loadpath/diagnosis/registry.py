@@ -13,6 +13,7 @@ MODULES: tuple[str, ...] = (
     "health_tools",
     "kernel_driver",
     "interconnect",
+    "rdma_ports",
     "serving",
     "sglang_serving",
     "sglang_graphs",

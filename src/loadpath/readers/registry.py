@@ -68,6 +68,7 @@ READERS: tuple[ReaderEntry, ...] = (
     )),
     ReaderEntry("compose", "compose", ("services:", "version:", "image:")),
     ReaderEntry("kubectl", "kubectl_describe", ("Name:", "Events:", "LAST SEEN", "READY")),
+    ReaderEntry("ibstat", "ibstat", ("CA '", "Infiniband device '")),
     ReaderEntry("nccl", "nccl", ("NCCL", "bus bandwidth", "T/s", "tok/s", "tokens/s"), "anywhere"),
     ReaderEntry("kernel-log", "kernel_log", ("NVRM:", "nvidia-", "oom", "kernel", "PCIe", "segfault")),
     ReaderEntry("xid", "xid", ("Xid", "NVRM: GPU at"), "anywhere"),

@@ -64,3 +64,15 @@ class NcclStartUnfinished(Fact, frozen=True, kw_only=True):
 
     stage: str
     interface: str | None = None
+
+
+class RdmaPort(Fact, frozen=True, kw_only=True):
+    """One port of an InfiniBand/RoCE card as ibstat or ibstatus print it. `state` Active, Down, Initialize, Armed;
+    `physical` LinkUp, Polling, Disabled, …; `gbps` Gb/s (bits)."""
+
+    device: str
+    port: int
+    state: str
+    physical: str
+    gbps: float | None = None
+    layer: str | None = None
