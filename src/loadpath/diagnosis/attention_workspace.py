@@ -15,7 +15,7 @@ from loadpath.diagnosis.oom_words import says
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 
-WRAPPED_SIZE = 1  # index of the pattern that knows the second line of a wrapped message
+WRAPPED_SIZE = 2  # index of the pattern that knows the second line of a wrapped message
 ID = "flashinfer-workspace-too-small"
 DEFAULTS = {"sglang": 384 * MIB, "vllm": 394 * MIB}
 VARIABLES = {"sglang": "SGLANG_FLASHINFER_WORKSPACE_SIZE", "vllm": "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE"}

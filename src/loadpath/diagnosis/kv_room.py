@@ -231,7 +231,12 @@ def _remedies(engine: str | None, fit: Fit, case: Case) -> tuple[Remedy, ...]:
     )  # fmt: skip
     graphs = graph_remedies(engine, fit, case)
     share, weights = _share(engine, fit) if len(graphs) < 2 else None, smaller_weights(engine, fit)[:1]
-    listed = [*graphs, share, *weights, tensor, narrower, _offloaded(engine, fit)]
+    order = (
+        [*weights, share]
+        if fit.kv_bytes is not None and fit.weights_bytes and not fit.total_bytes
+        else [share, *weights]
+    )
+    listed = [*graphs, *order, tensor, narrower, _offloaded(engine, fit)]
     return tuple(r for r in listed if r is not None)[:5]
 
 

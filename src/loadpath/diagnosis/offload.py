@@ -31,6 +31,7 @@ from loadpath.engines.registry import flag
 PARTIAL, NOTHING, MARGIN, ON_CPU = "partial-offload", "nothing-offloaded", "gpu-margin-small", "engine-on-cpu"
 HIDDEN = "llama-memory-lines-hidden"
 SHOWS_MEMORY = 4  # the verbosity from which builds since b9181 print buffers and layers
+NOTABLE = 0.12  # of the weights: the embedding alone may be as much in small models
 DEFAULT_TARGET = 1 << 30  # bytes that llama.cpp's fit step wants to keep free on each device
 
 
@@ -285,7 +286,36 @@ def hidden(case: Case) -> Iterator[Finding]:
     yield finding(HIDDEN, [level], case=case, values={"level": level.value})
 
 
+def planned(case: Case) -> Iterator[Finding]:
+    """Ollama's own account of its buffers, where the count of layers was not pasted."""
+    placed = [b for b in case.all(BufferPlaced) if b.planned and b.part in ("weights", "kv")]
+    if case.has(LayersOffloaded) or case.has(BufferRefused) or not placed:
+        return
+    gpu = sum(b.bytes for b in placed if b.on_gpu and b.part == "weights")
+    host = {part: sum(b.bytes for b in placed if not b.on_gpu and b.part == part) for part in ("weights", "kv")}
+    if not gpu or host["weights"] < NOTABLE * (gpu + host["weights"]):
+        return  # the embedding stays in host memory in every load
+    total = next((p.full_bytes for p in reversed(case.all(OffloadPlan)) if p.full_bytes), None)
+    share = host["weights"] / (gpu + host["weights"])
+    cause = [
+        f"{show_bytes(gpu)} of the weights are on the GPU and {show_bytes(host['weights'])} ({share:.0%}) in host memory, so "
+        "these layers run on the CPU, which sets the pace of every token."
+    ]
+    if host["kv"]:
+        cause.append(f"{show_bytes(host['kv'])} of the KV cache lie in host memory as well.")
+    if total:
+        cause.append(f"The whole load takes {show_bytes(total)}.")
+    context = case.setting("ctx-size", "num_ctx", "OLLAMA_CONTEXT_LENGTH")
+    kv = sum(b.bytes for b in placed if b.part == "kv") or None
+    plan = OffloadPlan(span=placed[-1].span, kv_bytes=kv)
+    yield finding(
+        PARTIAL, placed[:4], case=case, cause=" ".join(cause), remedies=_room(case, plan, context), certainty="likely",
+        title=f"{share:.0%} of the weights are in host memory: that part runs on the CPU, so decoding is slow",
+    )  # fmt: skip
+
+
 RULES = (
+    Rule(planned, (BufferPlaced,), (PARTIAL,), uses=(OffloadPlan,)),
     Rule(hidden, (Setting,), (HIDDEN,), uses=(BufferPlaced, LayersOffloaded)),
     Rule(judge, (LayersOffloaded,), (PARTIAL, NOTHING), uses=(OffloadPlan, BufferPlaced, FreeMemory, DeviceFound)),
     Rule(margin, (OffloadPlan,), (MARGIN,)),

@@ -17,8 +17,13 @@ from loadpath.planning.remedies import Fit
 
 STEP_TOKENS = 2048  # tokens of one step that every engine runs well with
 OFFLOADED_GIB = 8
-SAFE_SHARES = {"vllm": 0.85, "sglang": 0.8}  # a step below the usual default, where the present value is unknown
+SAFE_SHARES = {
+    "vllm": 0.85,
+    "sglang": 0.8,
+    "tgi": 0.9,
+}  # a step below the usual default, where the present value is unknown
 ONE_PIECE = 2 << 30  # bytes in one request that logits for all tokens of a prompt explain
+SAFE_FRACTIONS = {"lmdeploy": 0.5, "tensorrt-llm": 0.8}  # of what is free after loading
 LEAST_SHARE = 0.3  # of a GPU that is worth sharing
 _PIXELS = "--mm-processor-kwargs '{\"max_pixels\": 1003520}'"
 
@@ -60,7 +65,7 @@ def weights(engine: str | None, fit: Fit, phase: str, oom: OutOfMemory) -> tuple
         half = Remedy("Load in 16 bits, if no dtype is given (transformers before 5 loads 32 bits then)", "torch_dtype=torch.bfloat16",
                       "half of 32-bit weights")  # fmt: skip
         bits = Remedy(
-            "Load the weights in 4 or 8 bits (bitsandbytes), or a smaller model",
+            "Load the weights quantised to 4 or 8 bits (bitsandbytes), or a smaller model",
             "quantization_config=BitsAndBytesConfig(load_in_4bit=True) (or load_in_8bit=True)",
             "a little over a quarter, or half, of 16-bit weights",
         )
@@ -129,6 +134,11 @@ def profiling(engine: str | None, case: Case, multimodal: bool = False) -> tuple
 def lower_share(engine: str | None, fit: Fit, by: float = 0.05) -> Remedy:
     """Less of the GPU for weights and KV cache: what is left over is where graphs, libraries and spikes live."""
     share = fit.share
+    if (fraction := SAFE_FRACTIONS.get(engine or "")) is not None:
+        return Remedy(
+            f"Give the KV cache a smaller part of the free memory ({fraction:g})", flag(engine, "memory-share", fraction),
+            "what it leaves is for run-time buffers",
+        )  # fmt: skip
     if share is None:
         usual = SAFE_SHARES.get(engine or "", 0.8)
         return Remedy(
@@ -267,12 +277,15 @@ def unknown(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple
     """Where the step is not known: one remedy for each step that it may have been."""
     share = number(case, *SHARES)
     limits = (flag(engine, "batched-tokens", STEP_TOKENS), flag(engine, "sequences", 64))
-    bare = oom.requested_bytes is None and oom.allocator == "cuda"
+    bare = oom.requested_bytes is None and oom.allocator in ("cuda", "nccl")
     holder = Remedy("If nvidia-smi shows another process on the GPU: end it if it is a left-over, or choose another GPU",
                     "CUDA_VISIBLE_DEVICES=<empty GPU>")  # fmt: skip
     return _kept(
         holder if bare else None,
-        lower_share(engine, fit) if share is not None and share > 0.9 else None,
+        Remedy("Give each rank a GPU of its own", "docker run --gpus all; CUDA_VISIBLE_DEVICES with one entry a rank")
+        if oom.allocator == "nccl"
+        else None,
+        lower_share(engine, fit) if oom.allocator == "nccl" or (share is not None and share > 0.9) else None,
         Remedy(
             "If it happened while loading: a checkpoint quantised to 8 or 4 bits, or more GPUs",
             flag(engine, "tensor-parallel", fit.tensor_parallel * 2),

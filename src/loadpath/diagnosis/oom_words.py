@@ -219,9 +219,15 @@ def unknown(case: Case, fact: OutOfMemory) -> dict[str, str]:
     if fact.cut:
         made["cut"] = "The message is cut off: its rest tells how much was free and who holds the card."
     made |= {"unknown_step": "Nothing here tells in which step it happened, and that decides what helps."}
-    if fact.requested_bytes is None and fact.allocator == "cuda":
+    if fact.allocator == "nccl":
+        made["unknown_step"] = ""
         made["no_figures"] = (
-            "This is CUDA's own error, without figures: something outside PyTorch's pool asked (a context, a library, a graph), "
+            "NCCL asked CUDA for its buffers (some hundred MiB on each GPU) and got none: the card was full before, by another "
+            "process, by several ranks on one GPU, or by a memory share that leaves nothing outside."
+        )
+    elif fact.requested_bytes is None and fact.allocator == "cuda":
+        made["no_figures"] = (
+            "This is CUDA's own error and carries no figures: something outside PyTorch's pool asked (a context, a library, a graph), "
             "which fails when the card is full already, by this process or by another."
         )
     elif fact.requested_bytes is None:

@@ -34,6 +34,7 @@ _STEPS: dict[str, FindingStep] = {
     "image-generation": "serving",
 }  # fmt: skip
 MANY_ALIKE = 3  # processes that hold about as much as this one: ranks of one server
+NEARLY_FULL = 0.85  # of the card in live allocations before a KV cache exists
 FILLED = 0.99  # of the card in live allocations: more than any engine's share, so no share was at work yet
 
 
@@ -116,7 +117,11 @@ def _by_phase(
         values["heavy"] = oom_words.heavy(loaded.bytes if loaded else None, fact.total_bytes)
         if values["heavy"]:
             return "gpu-oom-profiling", fixes.weights(engine, fit, phase, fact)
-        return "gpu-oom-profiling", fixes.profiling(engine, case)
+        smaller = fixes.profiling(engine, case)
+        if fact.total_bytes and (fact.allocated_bytes or 0) >= NEARLY_FULL * fact.total_bytes:
+            # Mostly weights, whatever their size is: no KV cache exists yet.
+            smaller = (*smaller[:1], *fixes.weights(engine, fit, phase, fact)[:1], *smaller[1:])[:5]
+        return "gpu-oom-profiling", smaller
     if phase == "graph-capture":
         values |= oom_words.capture(case, fact, fit)
         return "gpu-oom-graph-capture", fixes.capture(engine, fit, case)

@@ -72,6 +72,7 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
 _RECORDS: tuple[tuple[str, str], ...] = (
     ("sampler-warm-up", "occurred when warming up (?:sampler|pooler)"),
     ("graph-capture", "[Cc]apture (?:cuda|CUDA) graph failed"),
+    ("profiling", r"warmup\{max_input|:warmup:"),
     ("profiling", "profile run for multi-modal|method determine_num_available|Unable to warmup|Warmup\\(Generation"),
     ("weights", r"Error executing load_\w+ with args|load_single_module"),
     ("image-generation", r"Got an OOM, unloading all loaded models|!!! Exception during processing|you ran out of memory on your GPU"),
