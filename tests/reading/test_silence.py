@@ -13,7 +13,9 @@ Loading safetensors checkpoint shards:  25% Completed | 5/20 [04:00<12:00, 48.00
 """
 
 
-@pytest.mark.parametrize(("silent", "state"), [(0.0, "running"), (60.0, "running"), (230.0, "running"), (300.0, "stalled")])
+@pytest.mark.parametrize(
+    ("silent", "state"), [(0.0, "running"), (60.0, "running"), (230.0, "running"), (300.0, "stalled")]
+)
 def test_the_bars_own_pace_says_what_is_long(silent: float, state: str) -> None:
     report = read_lines([("vllm.log", clean(LOADING))], silent)
     assert {s.step: s.state for s in report.steps}["weight-load"] == state
