@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loadpath.core.case import Case
+from loadpath.core.facts.engine import KvPool
 from loadpath.core.facts.errors import OutOfMemory
 from loadpath.core.facts.gpu import GpuState
 from loadpath.core.report import Finding, Remedy
@@ -117,6 +118,19 @@ def tensorrt(case: Case, ooms: list[OutOfMemory]) -> Finding:
     }  # fmt: skip
     row = findings()["tensorrt-oom"]
     buffers, serving, loading = row_remedies(row, values)
+    if oom_words.says(case, ooms[-1], "executioncontext"):
+        values["doing"] = (
+            "It was the execution context's activation memory, which grows with the engine's maximum batch and length."
+        )
+        return finding("tensorrt-oom", ooms, case=case, values=values, remedies=(buffers, loading, serving))
+    pools = [p.bytes for p in case.all(KvPool) if p.bytes and p.span.first_line < fact.span.first_line]
+    if pools:
+        values["doing"] = (
+            f"The KV cache ({show_bytes(pools[-1])}) had been allocated; what its fraction leaves was too little for the rest."
+        )
+        return finding(
+            "tensorrt-oom", ooms, case=case, values=values, step="kv-pool", remedies=(serving, buffers, loading)
+        )
     if oom_words.says(case, fact, "forwardasync", "error in forward", "process_request", "enqueue"):
         values["doing"] = "It failed while requests were running, after the start."
         return finding(

@@ -16,7 +16,18 @@ from loadpath.core.units import show_bytes, show_count
 from loadpath.core.vocabulary import Certainty, FindingStep
 from loadpath.diagnosis import image_memory, oom_words, other_allocators, training_memory
 from loadpath.diagnosis import oom_remedies as fixes
-from loadpath.diagnosis.fits import SHARES, engine_of, fit_of, is_multimodal, named_model, number, weights_of
+from loadpath.diagnosis.fits import (
+    PIPELINE,
+    SHARES,
+    TENSOR,
+    count,
+    engine_of,
+    fit_of,
+    is_multimodal,
+    named_model,
+    number,
+    weights_of,
+)
 from loadpath.diagnosis.ladder import step_at
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
@@ -75,6 +86,9 @@ def phase_in(case: Case, fact: OutOfMemory) -> tuple[str, Certainty]:
     if engine in ("vllm", "sglang") and fact.total_bytes and (fact.allocated_bytes or 0) >= FILLED * fact.total_bytes:
         return "weights", "likely"
     named, share = named_model(case), number(case, *SHARES)
+    ranks = (count(case, *TENSOR) or 1) * (count(case, *PIPELINE) or 1)
+    if engine in ("vllm", "sglang") and named and fact.total_bytes and named.weight_bytes / ranks > fact.total_bytes:
+        return "weights", "likely"  # more than the card has: it cannot have come further
     own = holders(fact).own
     if named and share and own and fact.total_bytes and own > share * fact.total_bytes > 1.3 * named.weight_bytes:
         return "serving", "likely"  # the pool must have been there: the weights alone come nowhere near
@@ -126,7 +140,7 @@ def _by_phase(
         values |= oom_words.capture(case, fact, fit)
         return "gpu-oom-graph-capture", fixes.capture(engine, fit, case)
     if phase == "sampler-warm-up":
-        values |= {"what": "sampler", "requests": "max_num_seqs"}
+        values |= {"what": "sampler", "requests": "max_num_seqs", "sequences": "max_num_seqs sequences"}
         return "gpu-oom-sampler-warm-up", fixes.sampler(engine, fit, None)
     if phase == "context":
         return "gpu-oom-context", ()
@@ -170,12 +184,21 @@ def _other(
         values["ranks"] = f"Ranks {' and '.join(map(str, ranks))}" if len(ranks) > 1 else ""
         values["tensor"] = flag(engine, "tensor-parallel", "<number of GPUs>")
         return finding("gpu-oom-ranks-share-gpu", ooms, case=case, values=values, step=step)
-    if alike:
+    nothing = fact.allocated_bytes == 0 and fact.own_bytes is None
+    if nothing:
+        values["same_server"] = (
+            "PyTorch has allocated nothing in this process yet: the memory is another process's, or this one's own outside "
+            "PyTorch (a TensorRT engine, a second framework)."
+        )
+    elif alike:
         values["same_server"] = (
             "They hold about the same: likely ranks or copies of one server (or an older copy of it) on the same GPU."
         )
     remedies = fixes.other_process(engine, fact, who, bool(alike))
-    return finding("gpu-oom-other-process", ooms, case=case, values=values, step=step, remedies=remedies)
+    return finding(
+        "gpu-oom-other-process", ooms, case=case, values=values, step=step, remedies=remedies,
+        certainty="likely" if nothing else None,
+    )  # fmt: skip
 
 
 def _step(case: Case, fact: OutOfMemory, phase: str, certainty: Certainty) -> FindingStep:
@@ -192,6 +215,7 @@ def judge_warm_up(case: Case) -> Iterator[Finding]:
     values = oom_words.values(case, fact, ooms) if fact else {}
     requests = facts[0].requests
     values |= {"what": facts[0].what, "requests": show_count(requests) if requests else "max_num_seqs"}
+    values["sequences"] = f"{values['requests']} sequences (max_num_seqs)" if requests else "max_num_seqs sequences"
     if (share := number(case, *SHARES)) is not None:
         values["share"] = f"{share:g}"
     engine = engine_of(case, facts[0]) or "vllm"

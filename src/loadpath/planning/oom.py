@@ -33,7 +33,9 @@ def holders(oom: OutOfMemory) -> Holders:
     another one: the listed process that holds PyTorch's own figure (and little more) is this one."""
     pool = None if oom.allocated_bytes is None else oom.allocated_bytes + (oom.reserved_unallocated_bytes or 0)
     own, own_pid, others = oom.own_bytes, None, oom.others
-    if own is None and others and pool is not None:
+    if own is None and others and pool == 0:
+        own = 0  # PyTorch has allocated nothing: whose the listed memory is, these figures do not tell
+    elif own is None and others and pool is not None:
         like = [entry for entry in others if entry[1] >= 0.98 * pool]
         if like:
             own_pid, own = min(like, key=lambda entry: entry[1])
@@ -43,6 +45,8 @@ def holders(oom: OutOfMemory) -> Holders:
         return Holders()
     own = own if own is not None else pool
     unnamed = None
+    if oom.allocator == "cudaMallocAsync":
+        return Holders(own, own_pid, others, None)  # its pool keeps freed memory that no figure of the message counts
     if own is not None and oom.total_bytes is not None and oom.free_bytes is not None:
         unnamed = max(0, oom.total_bytes - oom.free_bytes - own - sum(size for _, size in others))
     return Holders(own, own_pid, others, unnamed)

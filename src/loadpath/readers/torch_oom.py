@@ -84,7 +84,7 @@ def _torch(text: str) -> dict[str, Any] | None:
     if own is not None and own > 1 << 60:
         own = None  # WSL prints an overflow
     gpu = _re(r"\bGPU (\d+)\b").search(text)
-    allocated = _size(r"SIZE is allocated by PyTorch", text) or _size(r"SIZE already allocated", text)
+    allocated = _size(r"SIZE (?:is allocated by PyTorch|already allocated)", text)
     cached = _size(r"SIZE reserved in total by PyTorch", text) or _size(r"SIZE cached\b", text)
     idle = _size(r"SIZE is reserved by PyTorch but unallocated", text)
     if idle is None and cached is not None and allocated is not None:
