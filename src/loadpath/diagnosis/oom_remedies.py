@@ -208,8 +208,21 @@ def serving(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple
     smaller = Remedy("Limit the size of images", _PIXELS, "the encoder's spike shrinks with the pixels")
     if engine is None and fit.share is None:
         return _kept(
-            Remedy("Run smaller batches or shorter inputs", "batch_size=1", "buffers of a step shrink in proportion"),
+            Remedy(
+                "Run smaller batches or shorter inputs, without gradients",
+                "batch_size=1; with torch.inference_mode(): …",
+                "buffers of a step shrink in proportion",
+            ),
             Remedy("Load the weights in 16, 8 or 4 bits", "torch_dtype=torch.bfloat16, load_in_4bit=True"),
+            Remedy("Attention that never stores the scores", 'attn_implementation="flash_attention_2" (or "sdpa")')
+            if "softmax" in oom.operation or oom.operation == "attention"
+            else None,
+            Remedy(
+                "Update transformers: newer releases make logits only for the last token of a prompt",
+                "pip install -U transformers",
+            )
+            if oom.operation == "logits"
+            else None,
             smaller if images else None,
         )
     logprobs = Remedy(
@@ -281,6 +294,12 @@ def unknown(engine: str | None, fit: Fit, case: Case, oom: OutOfMemory) -> tuple
     holder = Remedy("If nvidia-smi shows another process on the GPU: end it if it is a left-over, or choose another GPU",
                     "CUDA_VISIBLE_DEVICES=<empty GPU>")  # fmt: skip
     return _kept(
+        Remedy(
+            "Let the framework take memory as it needs it, and less of the card (it reserves most of it at the start)",
+            "XLA_PYTHON_CLIENT_PREALLOCATE=false; XLA_PYTHON_CLIENT_MEM_FRACTION=0.8; TF_FORCE_GPU_ALLOW_GROWTH=true",
+        )
+        if oom.allocator in ("xla", "tensorflow")
+        else None,
         holder if bare else None,
         Remedy("Give each rank a GPU of its own", "docker run --gpus all; CUDA_VISIBLE_DEVICES with one entry a rank")
         if oom.allocator == "nccl"

@@ -17,6 +17,7 @@ from loadpath.planning.oom import holders, shortage
 from loadpath.planning.remedies import Fit
 
 ONE_PIECE = 2 << 30  # bytes: a step's buffers are smaller, unless it makes logits for all its tokens
+NOT_OURS = 0.12  # of the card: more than a context takes
 NEARLY_ALL = 0.82  # of the card: weights from here on leave no room that settings could share out
 
 
@@ -86,6 +87,10 @@ def _oddities(case: Case, fact: OutOfMemory) -> dict[str, str]:
     elif asked is not None and free is not None and free > asked and shortage(fact) == "true":
         made["oddity"] = (
             "More was free than was asked: a limit on the process, or memory that came free a moment later."
+        )
+    elif total and (unnamed := holders(fact).unnamed or 0) > max(GIB, NOT_OURS * total) and not fact.own_bytes:
+        made["oddity"] = (
+            f"{show_bytes(unnamed)} of the card is neither free nor PyTorch's: contexts, a display, or another process."
         )
     elif (whole := _whole(case, fact)) is not None and total:
         made["oddity"] = (
@@ -191,6 +196,12 @@ def serving(case: Case, fact: OutOfMemory, engine: str | None) -> dict[str, str]
     """What made the step larger than the profiled one, as far as settings and frames tell."""
     step = f"this step ({fact.operation})" if fact.operation else "this step"
     made = {"uncovered": f"What {step} needs lies outside the memory that was shared out at the start."}
+    if engine is None:
+        made["uncovered"] = f"The weights were on the card already; the buffers of {step} come beside them."
+        if "logits" in fact.operation or fact.operation == "log-softmax":
+            made["spike"] = (
+                "Logits take batch x tokens x vocabulary x 4 bytes in one piece: a long prompt or a batch makes them large."
+            )
     if engine == "vllm":
         made["uncovered"] = f"The profiled peak did not cover {step}."
     elif engine == "sglang":

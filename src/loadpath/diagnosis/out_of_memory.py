@@ -111,8 +111,11 @@ def _judge_gpu(case: Case, fact: OutOfMemory, ooms: list[OutOfMemory]) -> Findin
         return msgspec.structs.replace(made, remedies=(*made.remedies[:1], *extra, *made.remedies[1:])[:5])
     row, remedies = _by_phase(case, phase, fact, values, engine)
     evidence: list[Fact] = [*case.all(ProfiledItems)[:1], *ooms]
+    title = None
+    if row == "gpu-oom-serving" and engine is None and fact.free_bytes is not None and fact.requested_bytes is not None:
+        title = f"Out of GPU memory while the model ran: {values['asked']} asked, {values['free']} free"
     return finding(
-        row, evidence, case=case, values=values, remedies=remedies or None, step=step,
+        row, evidence, case=case, values=values, title=title, remedies=remedies or None, step=step,
         certainty={"gpu-oom": "established", "gpu-oom-context": "likely"}.get(row, certainty),  # type: ignore[arg-type]
         figures={"requested_bytes": fact.requested_bytes, "free_bytes": fact.free_bytes, "total_bytes": fact.total_bytes},
     )  # fmt: skip

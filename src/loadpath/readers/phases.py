@@ -64,7 +64,9 @@ _FRAMES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("serving", (
         "execute_model", "run_busy_loop", "run_engine_loop", "event_loop_(?:normal|overlap)", "forward_thread_func",
         "forward_batch_generation",
-        "run_batch", r"in generate\b", "process_batch_result", "execute_method", "sample_tokens", r"in infer\b", "stream_infer",
+        "run_batch", r"in generate\b", r"\bmodel\.generate\(",
+        r"transformers/models/\w+/modeling_\w+\.py\", line \d+, in forward", "process_batch_result", "execute_method",
+        "sample_tokens", r"in infer\b", "stream_infer",
         "output_handler", "Method (?:Prefill|Decode)", "entrypoints/openai/serving",
     )),
 )  # fmt: skip
