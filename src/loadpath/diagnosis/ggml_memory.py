@@ -153,12 +153,15 @@ def _size(fact: BufferRefused) -> str:
 def _weights(case: Case, fact: BufferRefused, same: list[BufferRefused], load: Load) -> Finding:
     size, where = _size(fact), _where(fact)
     on_gpu = fact.on_gpu
-    cause = [f"The weights for {where} are {size} in one piece, and the allocator refused them."]
+    pieces = f"The weights for {where} are {size} in one piece, and the allocator refused them."
+    cause = [pieces if fact.bytes else f"The allocator refused the buffer for the weights on {where}."]
     if load.free_bytes and on_gpu:
         cause.append(f"{show_bytes(load.free_bytes)} were free on the GPU.")
     elif on_gpu:
         cause.append(
-            f"All layers that -ngl asks for go to this one device, and it does not have {show_bytes(fact.bytes or 0)} free."
+            f"All layers that -ngl asks for go to this one device, and it does not have {show_bytes(fact.bytes)} free."
+            if fact.bytes
+            else ""
         )
     files = [f for f in case.all(ModelFile) if f.bytes]
     if files:

@@ -13,6 +13,7 @@ from loadpath.core.facts.memory import NoRoomForKv
 from loadpath.core.facts.placement import FreeMemory
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import GIB, show_bytes, show_count
+from loadpath.core.vocabulary import FindingStep
 from loadpath.diagnosis.fits import SEQUENCES, count, engine_of, fit_of, is_v1, named_size, number
 from loadpath.diagnosis.kv_cache import CHUNK, budget_words, profile_facts
 from loadpath.diagnosis.kv_graphs import LIKELY_MOST, graph_remedies, graph_words
@@ -53,13 +54,14 @@ def judge(case: Case) -> Iterator[Finding]:
     fit = fit_of(case, fact)
     values = {**budget_words(case, fact, engine), **_values(case, fact, fit)}
     remedies = _remedies(engine, fit, case) if row == "kv-no-room" else _component_remedies(case, fact, row)
+    step: FindingStep | None = "weight-load" if fact.component == "Model" else None
     implausible = (
         row == "kv-no-room" and fit.graph_bytes is not None and fit.graph_bytes > LIKELY_MOST and values["graphs"]
     )
     title = f"An estimate of {show_bytes(fit.graph_bytes or 0)} for CUDA graphs leaves no memory for the KV cache"
     yield finding(
         row, [*profile_facts(case, fact), *facts], case=case, values=values, remedies=remedies,
-        title=title if implausible else None,
+        title=title if implausible else None, step=step,
         certainty="likely" if implausible else None, figures={"kv_bytes": fit.kv_bytes, "graph_bytes": fit.graph_bytes},
     )  # fmt: skip
 
@@ -110,6 +112,10 @@ def _values(case: Case, fact: NoRoomForKv, fit: Fit) -> dict[str, str]:
         "took": show_bytes(fact.model_bytes) if fact.model_bytes else "",
         "prefill": show_count(fact.prefill_tokens) if fact.prefill_tokens is not None else "",
         "graphs": graph_words(case, fit),
+        "bare": ""
+        if fraction or fit.kv_bytes is not None or graph_words(case, fit)
+        else "After the weights and the activation peak of the profiling pass nothing of the memory share is left; how much is "
+        "missing these lines do not show.",
     }
     if fact.engine == "tgi" and fact.tokens:
         values |= _tgi_figures(case, fact.tokens)
@@ -138,6 +144,12 @@ def _component_remedies(case: Case, fact: NoRoomForKv, row: str) -> tuple[Remedy
     if row != "kv-no-room-tensorrt" or not fact.component or "kv" in fact.component.lower():
         return None
     tokens, tensor = flag("tensorrt-llm", "batched-tokens", 4096), flag("tensorrt-llm", "tensor-parallel", 2)
+    if fact.component == "Model":
+        return (
+            Remedy("Split the model over more GPUs", tensor, "each holds its share of the weights"),
+            Remedy("Serve a checkpoint quantised to 8 or 4 bits (FP8, NVFP4, AWQ), or a smaller model",
+                   effect="half or about 0.28 of 16-bit weights"),
+        )  # fmt: skip
     return (
         Remedy("Plan for fewer requests and tokens at once", f"--max_batch_size 64 {tokens} --max_seq_len 16384",
                "the model engine's buffers and graphs shrink in proportion"),

@@ -79,7 +79,12 @@ def _oddities(case: Case, fact: OutOfMemory) -> dict[str, str]:
         )
     if total and fact.allocated_bytes and fact.allocated_bytes > total:
         made["oddity"] = "More is allocated than the card has: the driver (WSL, Windows) had moved some to main memory."
-    elif fact.limit_bytes and total and fact.limit_bytes < total and (free or 0) > (asked or 0):
+    elif (
+        fact.limit_bytes
+        and total
+        and fact.limit_bytes < total
+        and ((free or 0) > (asked or 0) or (fact.allocated_bytes or 0) + (asked or 0) > fact.limit_bytes)
+    ):
         made["oddity"] = (
             f"PyTorch is limited to {show_bytes(fact.limit_bytes)} of the card (a per-process memory fraction), and "
             "that limit was reached."

@@ -87,7 +87,7 @@ ENGINES: tuple[EngineEntry, ...] = (
     EngineEntry(
         "tgi", "tgi-log", "tgi",
         ("text_generation_launcher", "text_generation_router", "text_generation_server", "text-generation-launcher",
-         "text_generation_client", "text-generation-inference"),
+         "text_generation_client", "text-generation-inference", "warmup(generation(", "warmup(notenoughmemory"),
     ),
     EngineEntry(
         "lmdeploy", "lmdeploy-log", "lmdeploy",

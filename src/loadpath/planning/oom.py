@@ -59,6 +59,8 @@ def shortage(oom: OutOfMemory) -> Shortage:
     missing = (oom.requested_bytes or 0) - (oom.free_bytes or 0)
     if who.other_bytes > max(OTHER_LEAST, OTHER_SHARE * total, missing):
         return "other-process"
+    if oom.limit_bytes is not None and oom.limit_bytes < total:
+        return "true"  # the process's own limit ended it, whoever holds the rest
     if who.unnamed is not None and who.unnamed > max(UNSEEN_LEAST, UNSEEN_SHARE * total, missing):
         return "unseen-holder"
     idle = oom.reserved_unallocated_bytes
