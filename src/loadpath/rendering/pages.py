@@ -8,6 +8,8 @@ from loadpath.core.vocabulary import BOUNDARIES
 from loadpath.knowledge.tables import FindingRow
 from loadpath.knowledge.terms import Term
 
+WIDEST_CELL = 200  # characters
+
 
 def term_page(term: Term) -> str:
     """Markdown page of a term."""
@@ -29,8 +31,7 @@ def finding_page(row: FindingRow) -> str:
         parts.append(row.what)
     if row.cause:
         parts.append("**Said as:** " + " ".join(readable(s) for s in row.cause))
-    proof = row.proves or _shown_by(row)
-    if proof:
+    if proof := proof_of(row):
         parts.append(f"**What proves it:** {proof}")
     if row.suggests:
         parts.append(f"**What only suggests it:** {row.suggests}")
@@ -47,6 +48,17 @@ def finding_page(row: FindingRow) -> str:
     if row.source:
         parts.append(f"Source: {row.source}")
     return "\n\n".join(parts) + "\n"
+
+
+def proof_of(row: FindingRow) -> str:
+    """What proves a finding: the row's own words, else an example of its texts, else its rule."""
+    return row.proves or _shown_by(row)
+
+
+def _cell(text: str) -> str:
+    """`text` as one cell of a table."""
+    short = text if len(text) <= WIDEST_CELL else f"{text[:WIDEST_CELL].rstrip()} …"
+    return short.replace("|", "/").replace("\n", " ") + ("`" if short.count("`") % 2 else "")
 
 
 def _shown_by(row: FindingRow) -> str:
@@ -76,7 +88,7 @@ def rules_list(rows: Iterable[FindingRow]) -> str:
         own = [r for r in rows if r.boundary == boundary]
         if own:
             parts.append(f"## {boundary}")
-            lines = ["| finding | severity | what it says |", "|---|---|---|"]
-            lines += [f"| `{r.id}` | {r.severity} | {readable(r.title).replace('|', '/')} |" for r in own]
+            lines = ["| finding | severity | what it says | what proves it |", "|---|---|---|---|"]
+            lines += [f"| `{r.id}` | {r.severity} | {_cell(readable(r.title))} | {_cell(proof_of(r))} |" for r in own]
             parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
