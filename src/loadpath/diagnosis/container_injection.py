@@ -23,6 +23,7 @@ from loadpath.knowledge.tables import findings
 NO_GPU_SEEN = (
     "t-no-gpus",
     "no-cuda-device",
+    "driver-too-old",
     "cuda-init-failed",
     "device-type-undetermined",
     "llama-without-gpu-backend",

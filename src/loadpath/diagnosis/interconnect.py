@@ -16,6 +16,7 @@ from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 from loadpath.knowledge.tables import findings
 
+FIRST_COLLECTIVES = 2
 PCIE_PATHS = ("PHB", "NODE", "SYS", "PXB", "PIX")
 
 
@@ -110,7 +111,7 @@ def collective_timeout(case: Case) -> Iterator[Finding]:
     ended = [p for p in case.all(ProcessEnded) if p.exit_code in (-6, 134)]
     if ended:
         cause.append("Exit code -6 is the abort by the watchdog: a consequence, not the cause.")
-    hangs = _hangs_itself(shown, first)
+    hangs = _hangs_itself(first)
     cause.append(hangs or "The cause is in the rank that is missing: it died, hung, or ran other collectives.")
     yield finding(
         "collective-timeout", [*shown, *ended], case=case, cause=" ".join(cause),
@@ -139,14 +140,13 @@ _WITHOUT_PEER_ACCESS = Remedy(
 )
 
 
-def _hangs_itself(shown: list[Symptom], first: dict[str, str]) -> str:
-    """Where several ranks wait in the very first collectives, none may be missing: the path itself can hang."""
-    waiting = {_rank(s) for s in shown if s.groups.get("seq") == first.get("seq") and "seq" in s.groups}
-    if len(waiting) < 2 or int(first["seq"]) > 2:
+def _hangs_itself(first: dict[str, str]) -> str:
+    """In the very first collectives of a group none may be missing: the path itself can hang."""
+    if not first.get("seq") or int(first["seq"]) > FIRST_COLLECTIVES:
         return ""
     return (
-        "It is one of the first collectives and several ranks wait in it: either a rank never came, or the path between "
-        "the GPUs hangs (peer access through an IOMMU or ACS, a wrong network interface)."
+        "It is one of the first collectives, so either that rank never came (it died or hung), or the path between the "
+        "GPUs hangs: peer access (P2P) through an IOMMU or ACS, or a wrong network interface."
     )
 
 

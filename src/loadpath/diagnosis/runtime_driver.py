@@ -37,13 +37,20 @@ def too_old(case: Case) -> Iterator[Finding]:
     wanted = _program_cuda(stack, offers, symptoms)
     if not offers:
         values["plain"] = "The loaded driver offers an older CUDA than the program was built for."
+        if all(s.match < 2 for s in symptoms):
+            values["unseen"] = (
+                "Error 35 is also printed where no driver library can be seen at all, as in a container started without "
+                "the GPU: these lines do not tell the two apart."
+            )
+            values["pass_gpu"] = "docker run --gpus all …; then inside: nvidia-smi"
     if wanted:
         values["program_cuda"] = wanted
         values["needed_driver"] = cuda.floor_of(int(cuda.numbers(wanted)[0])) or ""
     values |= _driver_advice(wanted, stack) | _wheel_advice(offers)
     if _falls_back_to_cpu(case, symptoms):
         values |= {"wheel": "a build of the engine for a CUDA that the driver offers", "wheel_command": ""}
-        values["consequence"] = "GPUs that the driver cannot serve are left out, and the model runs on the CPU."
+        if not any("GGML_ASSERT" in s.text or "CUDA error" in s.text for s in symptoms):
+            values["consequence"] = "GPUs that the driver cannot serve are left out, and the model runs on the CPU."
     if shown(case, "wrong-elf-class"):
         values["harmless"] = "The skipped 32-bit library in the lines above is harmless."
     only_35 = all(s.match < 2 for s in symptoms)

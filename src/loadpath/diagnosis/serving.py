@@ -17,6 +17,7 @@ from loadpath.diagnosis.rule import Rule, finding
 from loadpath.engines.registry import flag
 
 KV_FULL = 0.95  # from here a running request may find no free block at its next one
+KV_NEARLY, LONG_QUEUE = 0.85, 3  # a queue of several times what runs does not come from one burst
 PROMPT_TO_GENERATION = 50  # prompt tokens per generated one; ordinary chat load stays under about 20
 BUSY_PROMPT_TPS = 1_000  # below this a prompt rate says nothing about a bound
 LASTING = 2  # periodic lines (10 s apart) in a row
@@ -128,15 +129,21 @@ def _range(values: list[float]) -> tuple[float, float]:
 
 
 def full(case: Case) -> Iterator[Finding]:
-    """The KV cache stays full while requests wait."""
-    lines = [s for s in case.all(ServingStats) if (s.kv_usage or 0) >= KV_FULL and (s.waiting or 0) > 0]
+    """The KV cache stays full while requests wait; or is nearly so with a queue many times what runs."""
+    stats = case.all(ServingStats)
+    lines = [s for s in stats if (s.kv_usage or 0) >= KV_FULL and (s.waiting or 0) > 0]
+    long = [
+        s for s in stats if (s.kv_usage or 0) >= KV_NEARLY and (s.waiting or 0) >= LONG_QUEUE * max(1, s.running or 0)
+    ]
     if len(lines) < LASTING:
+        lines = long
+    if not lines:
         return
     last = lines[-1]
     yield finding(
         "kv-cache-full", lines[-3:], case=case, remedies=_more_room(case),
         cause=f"KV cache usage is {last.kv_usage:.0%} with {last.waiting} requests waiting and {last.running} running, in "
-        f"{len(lines)} of the periodic lines: new requests wait until running ones end.",
+        f"{len(lines)} of the periodic lines: new requests wait until running ones end, and the next step may preempt.",
     )  # fmt: skip
 
 

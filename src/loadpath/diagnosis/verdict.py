@@ -13,6 +13,7 @@ from loadpath.core.facts.engine import (
     KvPool,
     ModelNamed,
     ServerReady,
+    ServingStats,
     StepMark,
     Stopped,
     WeightsLoaded,
@@ -71,7 +72,7 @@ def verdict(case: Case, made: list[Finding]) -> Verdict:
     if root is not None:
         state = row_of(root).state if root.severity == row_of(root).severity else None
         return Verdict(state or _BY_SEVERITY[root.severity] or "unknown", sentence(root))
-    if case.has(ServerReady):
+    if case.has(ServerReady) or any(s.generation_tps for s in case.all(ServingStats)):
         return Verdict("healthy", _serves(case))
     told = next((f for f in made if row_of(f).state and not _of_another_part(case, f)), None)
     if told is not None:
