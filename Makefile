@@ -16,8 +16,8 @@ $(READY): pyproject.toml
 test: lint types unit
 
 lint: $(READY)
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests docs accuracy benchmarks
+	$(BIN)/ruff format --check src tests docs accuracy benchmarks
 
 types: $(READY)
 	$(BIN)/mypy
