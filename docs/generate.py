@@ -23,7 +23,7 @@ from loadpath.rendering.terminal import console, show
 
 HERE = Path(__file__).parent
 DEMO = HERE.parent / "src/loadpath/examples/kv-bf16-refused.log"
-DEMO_LINES = 46  # the verdict, the cause, its evidence, and the remedies
+DEMO_LINES = 45  # the verdict, the cause, its evidence, and the remedies
 NOTE = "<!-- Written by docs/generate.py from the tables; edit those. -->\n\n"
 
 
