@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -46,21 +47,33 @@ def cut(source: str, lines: Sequence[Line], blocks: Sequence[Shape], logs: Seque
         else:
             rest.append(lines[i])
             i += 1
-    captures += _logs(source, [line for line in rest if not line.prose], logs)
+    captures += _logs(source, [line for line in rest if not line.prose], logs, _alone(rest))
     return sorted(captures, key=lambda c: c.first_line)
 
 
 # So many of an engine's lines before its start line make a run of its own (a log whose head was cut off); fewer are
 # what a program prints before its first word (platform checks, deprecations).
 LINES_OF_A_RUN = 12
+TRACEBACK = "Traceback (most recent call last)"
 
 
-def _logs(source: str, rest: list[Line], shapes: Sequence[LogShape]) -> list[Capture]:
+def _alone(rest: list[Line]) -> dict[int, str]:
+    """Line number → `traceback` for the lines of each paste between a person's words that is one traceback."""
+    alone: dict[int, str] = {}
+    for spoken, own in groupby(rest, key=lambda line: line.prose):
+        lines = [line for line in own if line.text.strip()]
+        if not spoken and len(lines) < len(rest) and lines and lines[0].text.startswith(TRACEBACK):
+            alone.update((line.number, "traceback") for line in lines)
+    return alone
+
+
+def _logs(source: str, rest: list[Line], shapes: Sequence[LogShape], alone: dict[int, str]) -> list[Capture]:
     by_kind = {shape.kind: shape for shape in shapes}
     stretches: list[tuple[str, int, list[Line]]] = []
     current: dict[str, int] = {}
     begun: dict[str, bool] = {}
-    for line, kind in zip(rest, _kinds(rest, shapes), strict=True):
+    for line, known in zip(rest, _kinds(rest, shapes), strict=True):
+        kind = alone.get(line.number, known)
         shape = by_kind.get(kind)
         begins = shape is not None and shape.starts_run(line)
         own = stretches[current[kind]][2] if kind in current else None

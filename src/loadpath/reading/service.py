@@ -10,7 +10,7 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.engine import Silence
+from loadpath.core.facts.engine import Setting, Silence
 from loadpath.core.guard import guarded
 from loadpath.core.masking import mask_all
 from loadpath.core.report import CaptureReport, Report, Skipped
@@ -56,10 +56,22 @@ def _read(sources: list[tuple[str, list[Line]]], silent_seconds: float = 0.0) ->
     report = diagnose(case)
     return msgspec.structs.replace(
         report,
-        captures=tuple(CaptureReport(c.kind, c.source, c.first_line, c.last_line, c.run) for c in captures),
+        captures=_told(captures, case),
         facts=tuple(msgspec.to_builtins(fact) for fact in case.facts),
         skipped=(*report.skipped, *broken),
     )
+
+
+def _told(captures: list[Capture], case: Case) -> tuple[CaptureReport, ...]:
+    """The captures as the report lists them; command lines stand inside others and are listed beside them."""
+    told = []
+    for capture in captures:
+        said = [line for line in capture.lines if line.text.strip()] or list(capture.lines)
+        told.append(CaptureReport(capture.kind, capture.source, said[0].number, said[-1].end, capture.run))
+    runs = (*case.earlier, case)
+    commands = dict.fromkeys(s.span for run in runs for s in run.all(Setting) if s.basis == "command")
+    told += [CaptureReport("command-line", span.source, span.first_line, span.last_line) for span in commands]
+    return tuple(told)
 
 
 def case_of(captures: list[Capture], broken: list[Skipped]) -> Case:
