@@ -184,3 +184,11 @@ def _capture(*parts: str) -> Report:
 def test_shared_captures(parts: tuple[str, ...], state: str, root: str | None) -> None:
     report = _capture(*parts)
     assert (report.verdict.state, report.root_cause) == (state, root)
+
+
+def test_a_driver_library_without_its_name_is_still_one_of_the_host() -> None:
+    root = read_text(
+        "nvidia-container-cli: initialization error: cannot open shared object file: no such file or directory: unknown.\n"
+    ).root
+    assert root is not None and root.id == "nvc-lib-missing"
+    assert "does not name it" in root.cause

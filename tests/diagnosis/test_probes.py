@@ -92,3 +92,26 @@ def test_the_first_pod_of_the_operators_chain_is_named() -> None:
     ).root
     assert root is not None and root.id == "gpu-operator-pods-stuck"
     assert "the driver's pod, nvidia-driver-daemonset-xxxxx" in root.cause
+
+
+def test_a_startup_probe_that_ran_out_at_503_gets_more_time_than_it_had() -> None:
+    root = read_text(
+        "  Warning  Unhealthy  30s (x91 over 15m)  kubelet  Startup probe failed: HTTP probe failed with statuscode: 503\n"
+        "  Normal   Killing    30s                 kubelet  Container server failed startup probe, will be restarted\n"
+    ).root
+    assert root is not None and root.id == "probe-kills-slow-start"
+    assert "503" in root.cause
+    assert "failureThreshold: 180" in root.remedies[0].command
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("The node was low on resource: memory. Threshold quantity: 200Mi, available: 90Mi.", "k8s-evicted-memory"),
+        ("The node was low on resource: ephemeral-storage. Threshold quantity: 9Gi, available: 1Gi.", "k8s-evicted"),
+        ('Usage of EmptyDir volume "cache" exceeds the limit "8Gi".', "k8s-emptydir-over-limit"),
+        ("Node didn't have enough resource: nvidia.com/gpu, requested: 2, used: 3, capacity: 4", "k8s-node-out-of-resource"),
+    ],
+)  # fmt: skip
+def test_why_the_kubelet_sent_a_pod_away(line: str, finding: str) -> None:
+    assert read_text(line + "\n").root_cause == finding

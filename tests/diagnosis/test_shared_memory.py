@@ -83,3 +83,11 @@ def test_64_mb_alone_is_a_suspicion() -> None:
 
 def test_a_full_disk_stays_a_full_disk() -> None:
     assert read_text("OSError: [Errno 28] No space left on device: '/root/.cache/hf/x'\n").root_cause == "disk-full"
+
+
+def test_a_refusal_for_another_reason_is_not_called_no_space() -> None:
+    root = read_text(
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_9_8>: Resource temporarily unavailable (11)\n"
+    ).root
+    assert root is not None and root.certainty == "likely"
+    assert "No space left" not in root.cause

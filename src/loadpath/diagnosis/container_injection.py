@@ -144,11 +144,13 @@ def judge_library(case: Case) -> Iterator[Finding]:
     symptoms = symptoms_of(case, "nvc-lib-missing")
     if not symptoms:
         return
-    lib = next((s.groups["lib"] for s in symptoms if s.groups.get("lib")), "libnvidia-ml.so.1")
+    lib = next((s.groups["lib"] for s in symptoms if s.groups.get("lib")), None)
+    # Old toolkits do not name the library.
+    what = lib or "a library of the driver (the line does not name it; libnvidia-ml.so.1 or libcuda.so.1)"
     works, shown = host_driver(case)
     row = findings()["nvc-lib-missing"]
     cause = [
-        f"`nvidia-container-cli` runs on the host, before the container starts, and could not load {lib} there: the toolkit is "
+        f"`nvidia-container-cli` runs on the host, before the container starts, and could not load {what} there: the toolkit is "
         "installed, the NVIDIA driver's user-space libraries are missing on the host or not where the loader looks."
     ]
     remedies = list(row_remedies(row, {}))

@@ -24,6 +24,23 @@ def judge_reasons(case: Case) -> Iterator[Finding]:
             yield _slowed(case, row_id, own)
 
 
+def judge_at_limit(case: Case) -> Iterator[Finding]:
+    """Only the power cap holds the clocks: what a busy GPU at its limit shows, and no fault."""
+    grave = {"power-brake", "hw-thermal", "sw-thermal", "hw-slowdown"}
+    own = [c for c in case.all(GpuClocks) if c.reasons and "sw-power-cap" in c.reasons and not grave & set(c.reasons)]
+    if own:
+        states = {(s.index, s.bus_id): s for s in case.all(GpuState)}
+        gpus = [s for c in own if (s := states.get((c.index, c.bus_id))) is not None]
+        heat = f"{spread([g.temperature_c for g in gpus])} °C" if any(g.temperature_c is not None for g in gpus) else ""
+        values = {
+            "gpus": labels(own),
+            "power": power_words(gpus) if gpus else "",
+            "heat": heat,
+            "index": own[0].index or 0,
+        }
+        yield finding("gpu-at-power-limit", own, case=case, values=values)
+
+
 def _slowed(case: Case, row_id: str, own: list[GpuClocks]) -> Finding:
     states = {(s.index, s.bus_id): s for s in case.all(GpuState)}
     gpus = [s for c in own if (s := states.get((c.index, c.bus_id))) is not None]
@@ -88,6 +105,7 @@ RULES = (
         ("gpu-power-brake", "gpu-thermal-slowdown", "gpu-hardware-slowdown"),
         uses=(GpuState,),
     ),
+    Rule(judge_at_limit, (GpuClocks,), ("gpu-at-power-limit",), uses=(GpuState,)),
     Rule(judge_power_cap, (GpuState,), ("gpu-power-limit-lowered",)),
     Rule(judge_outlier, (GpuState,), ("gpu-hotter-than-peers",)),
 )

@@ -43,6 +43,8 @@ def judge(case: Case) -> Iterator[Finding]:
     answered = [f for f in fatal if f.how == "status"]
     if any((f.status or 0) < SERVER_ERROR for f in answered):
         yield _refused(case, answered, killed)
+    elif answered and killed and all(f.probe == "startup" for f in fatal):
+        yield _slow_start(case, fatal, killed)
     elif answered:
         yield _unhealthy(case, answered, killed)
     elif any(f.how in ("timeout", "reset") and f.probe == "liveness" for f in fatal) and not any(
@@ -211,6 +213,12 @@ def _why_killed(probe: str, failed: Sequence[ProbeFailed], killed: Sequence[Prob
         yield f"The {probe} probe made the kubelet kill and restart container `{killed[0].container}`{count}."
     else:
         yield f"The {probe} probe failed{count.replace(' after', '')}; enough of that and the kubelet restarts the container."
+    status = next((f.status for f in failed if f.how == "status"), None)
+    if status is not None:
+        yield (
+            f"{status} is what llama.cpp and SGLang answer while the model loads; the same from vLLM, or with an error in the "
+            "log, means an engine that has died."
+        )
     port = next((f.port for f in failed if f.port), None)
     if any(f.how == "refused" for f in failed):
         where = f" on port {port}" if port else ""
@@ -236,17 +244,23 @@ def _more_remedies(probe: str) -> list[Remedy]:
 
 def _startup_probe(case: Case, guard: ProbeConfigured | ProbeFailed | None) -> Remedy:
     start = start_seconds(case)
-    seconds = max(UNKNOWN_START_SECONDS, MARGIN * start) if start else UNKNOWN_START_SECONDS
+    # What a startup probe waited already was too short.
+    waited = max((f.over_seconds or 0 for f in case.all(ProbeFailed) if f.probe == "startup"), default=0)
+    if isinstance(guard, ProbeConfigured) and guard.probe == "startup":
+        waited = max(waited, guard.patience_seconds)
+    seconds = max(UNKNOWN_START_SECONDS, MARGIN * (start or 0), MARGIN * waited)
     threshold = math.ceil(seconds / 10)
     path = (guard.path if guard else None) or HEALTH.get(case.engine or "", "/health")
     port = (guard.port if guard else None) or "8000"
     basis = (
         f", twice what this start took ({show_seconds(start)})"
-        if start and MARGIN * start > UNKNOWN_START_SECONDS
+        if start and MARGIN * start > UNKNOWN_START_SECONDS and start >= waited
         else ""
     )
     return Remedy(
-        "Give the start its own probe; the liveness probe waits until it has succeeded once.",
+        "Let the startup probe wait longer: a higher failureThreshold."
+        if guard is not None and guard.probe == "startup"
+        else "Give the start its own probe; the liveness probe waits until it has succeeded once.",
         f"startupProbe: {{httpGet: {{path: {path}, port: {port}}}, periodSeconds: 10, failureThreshold: {threshold}}}",
         f"The server gets {show_seconds(threshold * 10)} to start{basis}.",
     )

@@ -89,6 +89,11 @@ def _why(case: Case, symptoms: Sequence[Fact], size: int | None, mounted: Filesy
             "The DataLoader's workers pass batches to the trainer through /dev/shm; a worker that writes when it is "
             "full dies of a bus error."
         )
+    elif not _said(symptoms, *NO_SPACE):
+        yield (
+            "A shared-memory object could not be made. The line does not say that there was no space; a full /dev/shm is "
+            "nearly always it."
+        )
     else:
         yield (
             "A shared-memory object could not be made: No space left on device means /dev/shm, which is memory, and "
