@@ -21,6 +21,8 @@ from loadpath.diagnosis.rule import Rule, finding
 
 DEFAULT_BYTES = 64 * MIB
 FULL = "dev-shm-full"
+# Files whose errors 28 are about /dev/shm: shared segments, and the semaphores of multiprocessing's locks and queues.
+SHM_CODE = ("shared_memory", "shm", "multiprocessing/synchronize.py", "multiprocessing/heap.py")
 NO_SPACE = ("no space", "errno 28", "error 28")
 _CHECK = Check("How large is /dev/shm, and what lies in it?", "df -h /dev/shm; ls -lS /dev/shm | head")
 
@@ -44,7 +46,7 @@ def _full_symptoms(case: Case) -> list[Fact]:
     raised = [
         e
         for e in case.all(PythonException)
-        if "Errno 28" in e.message and any("shared_memory" in file or "shm" in file for file, _, _ in e.frames)
+        if "Errno 28" in e.message and any(place in file for file, _, _ in e.frames for place in SHM_CODE)
     ]
     return told + raised
 

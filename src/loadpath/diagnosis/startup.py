@@ -159,8 +159,24 @@ def interrupted(case: Case) -> Iterator[Finding]:
         "start-interrupted", [stop], case=case, step=step, title=f"The start was stopped {how} during {step}",
         cause=f"The process was told to stop {how} while it was in {step}. The stack shows where it happened to be; nothing "
               "in it is a fault, and \"Engine core initialization failed\" after it is its consequence.",
-        remedies=[Remedy("Start it again and let it finish")],
+        remedies=_after_a_stop(stop), next_checks=_WHO_STOPPED if stop.how == "signal" else (),
     )  # fmt: skip
+
+
+_WHO_STOPPED = (
+    Check("Who sent the signal: a startup or liveness probe, a rollout, a service manager?",
+          "kubectl describe pod POD | grep -E 'Liveness|Startup|Unhealthy|Killing|Reason'; docker events --since 1h"),
+)  # fmt: skip
+
+
+def _after_a_stop(stop: Stopped) -> list[Remedy]:
+    """What to do after a stop from outside; a signal in the middle of a start is often a probe that is too impatient."""
+    again = Remedy("Start it again and let it finish")
+    if stop.how != "signal":
+        return [again]
+    patience = Remedy("If a Kubernetes probe did it: a startup probe that waits longer than the start takes",
+                      "startupProbe: {httpGet: {path: /health, port: 8000}, periodSeconds: 10, failureThreshold: 120}")  # fmt: skip
+    return [patience, again]
 
 
 def time_limit(case: Case) -> Iterator[Finding]:

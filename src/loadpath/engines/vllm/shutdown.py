@@ -45,8 +45,11 @@ PATTERNS = (
     Pattern("[shutdown] API server: shutdown triggered", r"shutdown triggered", _stop("orderly")),
     Pattern("Shutting down FastAPI HTTP server", r"Shutting down FastAPI HTTP server", _stop("orderly")),
     Pattern("Shutting down", r"^(?:\([^)]*\) )?(?:INFO:\s+)?Shutting down\s*$", _shutting_down),
-    Pattern("KeyboardInterrupt: terminated", r"KeyboardInterrupt: terminated", _stop("signal", "SIGTERM")),
-    Pattern("KeyboardInterrupt", r"KeyboardInterrupt\s*$|raise KeyboardInterrupt", _stop("interrupt", "SIGINT")),
+    # vLLM's handler of SIGTERM raises KeyboardInterrupt("terminated"); Ctrl-C raises it without words.
+    Pattern("KeyboardInterrupt", r"KeyboardInterrupt(?:: |\([\"'])terminated", _stop("signal", "SIGTERM")),
+    Pattern(
+        "KeyboardInterrupt", r"KeyboardInterrupt\s*$|raise KeyboardInterrupt(?!\([\"'])", _stop("interrupt", "SIGINT")
+    ),
     Pattern("Cancellation requested; stopping", r"Cancellation requested; stopping", _stop("signal")),
     Pattern("SIGTERM received at time", r"\*\*\* SIGTERM received at time", _stop("signal", "SIGTERM")),
     Pattern("SystemExit: 15", r"SystemExit: 15\b", _stop("signal", "SIGTERM")),
