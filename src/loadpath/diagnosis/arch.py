@@ -34,9 +34,15 @@ def no_kernel(case: Case) -> Iterator[Finding]:
         values |= _build(capability, stack)
     else:
         values |= _any_build()
+    if code := caught.get("arch"):
+        capability = capability or f"{code[:-2]}.{code[-2]}"
+        built = f", only for {caught['compiled'].replace(',', ', ')}" if "compiled" in caught else ""
+        values["comparison"] = (
+            f"The kernel that was called has no code for CUDA arch {code} (compute capability {capability}){built}."
+        )
     if case.engine in ("llama.cpp", "ollama") or any("ggml" in s.text.lower() for s in symptoms) or _ggml_near(case):
         values |= _llama_build(capability)
-    certain = bool(capability and archs) or any(s.match < 4 for s in symptoms)
+    certain = bool(capability and archs) or "arch" in caught or any(s.match < 4 for s in symptoms)
     yield finding(
         "no-kernel-for-gpu", symptoms, case=case, values=values, certainty="established" if certain else "likely"
     )
@@ -171,7 +177,24 @@ def other_generation(case: Case) -> Iterator[Finding]:
         elif have and need[:1].isdigit():
             values["what"] = f"It needs compute capability {_dotted(values['need'])}; this card has {_dotted(have)}."
         elif row_id == "kernel-needs-other-arch" and need:
-            values["what"] = f"The kernel names `{need.rstrip('.')}` as the hardware it is made for or does not run on."
+            only = any("only" in s.text or "equire" in s.text for s in symptoms)
+            values["what"] = (
+                f"It is made for {need.rstrip('.')}, and this card is of another generation."
+                if only
+                else (f"The kernel names `{need.rstrip('.')}` as the hardware it is made for or does not run on.")
+            )
+        elif operation := values.get("op"):
+            card = f"this card's compute capability, {_dotted(values['dev'])}" if "dev" in values else "this card"
+            wanted = (
+                f"; it is made for {' or '.join(map(_dotted, values['wanted'].split(' or ')))}"
+                if "wanted" in values
+                else ""
+            )
+            values["what"] = f"The build has no `{operation}` for {card}{wanted}."
+        elif row_id == "kernel-needs-other-arch":
+            values["what"] = (
+                "A check in the kernel's library failed: this card's generation is none that it was written for."
+            )
         yield finding(row_id, symptoms, case=case, values=stack_of(case).values() | values)
 
 

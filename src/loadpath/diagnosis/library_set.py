@@ -68,7 +68,10 @@ def missing_library(case: Case) -> Iterator[Finding]:
     major = _major(lib, stack)
     values |= stack.values() | {"major": major or "12"} | _packages(lib, major)
     values["what"] = next((w for stem, w in _WHAT.items() if lib.startswith(stem)), "library")
-    values |= _fitting(major, stack, _asking(case, symptoms))
+    if native := _native(symptoms):
+        values |= _native_advice(major)
+    elif not lib.startswith(_SELF_NUMBERED):
+        values |= _fitting(major, stack, _asking(case, symptoms))
     if len(symptoms) < len(everything):
         values["distraction"] = "The lines about compute capability and file patterns are a distraction."
     mild = all(s.origin.level in NOTICES or "Could not load dynamic library" in s.text for s in symptoms)
@@ -85,8 +88,26 @@ def missing_library(case: Case) -> Iterator[Finding]:
         )  # fmt: skip
         return
     title = None if major else f"{lib} is not found: a CUDA library that a package here was built with"
-    values |= _mismatch(major, stack)
+    if not native:
+        values |= _mismatch(major, stack)
     yield finding("cuda-library-missing", evidence, case=case, values=values, severity=severity, title=title)
+
+
+def _native(symptoms: list[Symptom]) -> bool:
+    """The program that asks is no Python package: an executable, or a backend of llama.cpp."""
+    return all("error while loading shared libraries" in s.text or "ggml" in s.text for s in symptoms)
+
+
+def _native_advice(major: str) -> dict[str, str]:
+    """Words for executables: what pip brings does not reach them."""
+    return {
+        "mismatch": f"The program was linked against CUDA {major or 'of that number'}, whose runtime is not installed here or "
+        "not on the loader's path; the driver does not bring it.",
+        "fit_action": "Use an image or package of the program that brings its CUDA libraries, or build it with the toolkit here",
+        "fit_command": "docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda …   (llama.cpp)",
+        "native_major": major or "12",
+        "pip_action": "",
+    }  # fmt: skip
 
 
 def _packages(lib: str, major: str) -> dict[str, str]:
@@ -97,8 +118,23 @@ def _packages(lib: str, major: str) -> dict[str, str]:
     package = cuda.package_for(row, major) if major else row.package
     if row.name == "libcudnn" and _number(lib):
         package = f"'{package}=={_number(lib)}.*'"
-    folder = "cu13" if major == "13" else row.folder
-    return {"package": package, "folder": folder, "system_package": row.system_package}
+    own = lib.startswith(_SELF_NUMBERED)
+    module, below = f"nvidia.{'cu13' if major == '13' and not own else row.folder}", "/lib"
+    system = f"{row.system_package}-{major or '<major>'}-<minor>"
+    if row.name == "libnvinfer":
+        module, below, system = row.folder, "", row.system_package
+    elif row.name == "libcudnn":
+        system = f"libcudnn{_number(lib) or 9}-cuda-{major or '12'}"
+    elif row.name == "libnccl":
+        system = row.system_package
+    name = f"{_NAMES[_stem(lib)]} {_number(lib)}".rstrip() if own else ""
+    return {
+        "package": package, "module": module, "below": below, "system_install": system,
+        "pip_action": f"Install {name} from pip, in the version that the package asks for, and let the loader find it" if own
+        else f"If torch is itself built for CUDA {major or '12'}: install the runtime library from pip and let the loader find it",
+        "system_action": f"Or install {name} in the system" if own else f"Or install CUDA {major or '12'}'s library in the system "
+        "(a newer toolkit beside the old one does no harm)",
+    }  # fmt: skip
 
 
 def _number(lib: str) -> str:
@@ -186,9 +222,14 @@ def torch_abi(case: Case) -> Iterator[Finding]:
     values["pkg"] = _owner(path)
     values["engine"] = case.engine if case.engine in ("vllm", "sglang") else values["pkg"]
     symbol = values.get("symbol", "")
+    if own := re.match(r"_Z(\d+)([a-zA-Z_]\w*)", symbol):
+        # No namespace of torch's in front: the function is the extension's own, only its arguments are torch's.
+        values |= {"function": own[2][: int(own[1])]}
+        yield finding("extension-incomplete", symptoms, case=case, values=stack.values() | values)
+        return
     if "cxx11" not in symbol and re.search(r"RKSs|ESs|Ss(?:[A-Za-z]?$|[A-Z])", symbol):
         values["old_abi"] = "pre-cxx11"
-    only_notice = all("built for" in s.text for s in symptoms)
+    only_notice = all("built for" in s.text or "you have" in s.text or "can't load" in s.text for s in symptoms)
     yield finding("torch-abi-mismatch", symptoms, case=case, values=stack.values() | values,
                   severity="warning" if only_notice else None)  # fmt: skip
 
@@ -200,7 +241,7 @@ def _owner(path: str) -> str:
                           ("awq", "autoawq"), ("mamba", "mamba-ssm"), ("causal_conv1d", "causal-conv1d"),
                           ("deep_gemm", "deep-gemm"), ("transformer_engine", "transformer-engine"), ("apex", "apex"),
                           ("flashinfer", "flashinfer-python"), ("bitsandbytes", "bitsandbytes")):  # fmt: skip
-        if mark in path:
+        if mark in path.lower():
             return package
     return "<the package>"
 
@@ -246,7 +287,7 @@ def system_library(case: Case) -> Iterator[Finding]:
 
 RULES = (
     Rule(missing_library, (Symptom,), ("cuda-library-missing", "sgl-kernel-not-loadable")),
-    Rule(torch_abi, (Symptom,), ("torch-abi-mismatch",)),
+    Rule(torch_abi, (Symptom,), ("torch-abi-mismatch", "extension-incomplete")),
     Rule(header, (Symptom,), ("build-header-missing",)),
     Rule(system_library, (Symptom,), ("system-library-missing",)),
 )

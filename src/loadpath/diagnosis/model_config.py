@@ -75,6 +75,10 @@ def heads(case: Case) -> Iterator[Finding]:
         )
     else:
         title = "The model's attention heads cannot be divided evenly by the tensor-parallel size"
+        values["sizes"] = "one that divides num_attention_heads, and for this check num_key_value_heads, in config.json"
+        values["tp_flag"] = (
+            engines.flag(case.engine, "tensor-parallel", 2) or "--tensor-parallel-size 2"
+        ) + "  (or 4, 8)"
     yield finding("heads-not-divisible", symptoms, case=case, values=values, title=title)
 
 
@@ -117,11 +121,14 @@ def shards(case: Case) -> Iterator[Finding]:
 def _alignment(share: int, group: int, parallel: int | None) -> dict[str, str]:
     told = f"{share} = {share / group:.2f} × {group}, which is not a whole number"
     if parallel is None:
-        doubled = share * 2
-        fits = "fits" if doubled % group == 0 else "does not fit either"
+        factor = next((n for n in (2, 4, 8) if share * n % group == 0), 0)
+        larger = share * (factor or 2)
+        words = {2: "half", 4: "a quarter", 8: "an eighth"}
         return {
             "arithmetic": f"{told}: the share of one rank at this tensor-parallel size.",
-            "elsewhere": f"At half the size the share would be {doubled} ({doubled / group:g} × {group}): that {fits}.",
+            "elsewhere": f"At {words[factor or 2]} of that size the share would be {larger} ({larger / group:g} × {group}): "
+            f"that {'fits' if factor else 'does not fit either'}.",
+            "tp_advice": f"--tensor-parallel-size <{words[factor]} of the present size>" if factor else "",
         }
     whole = share * parallel
     fitting = [n for n in divisors(whole) if n < parallel and (whole // n) % group == 0]
@@ -155,8 +162,10 @@ def architecture(case: Case) -> Iterator[Finding]:
         values |= _newer_build(case)
     elif "until" in values:
         values |= _removed(values["until"])
+    elif "loader" in values:
+        values |= _gguf_outside_llama(values["type"])
     elif "type" in values:
-        values |= _newer_transformers(values["type"])
+        values |= _newer_transformers(values["type"], case.engine)
     elif name.endswith(_CLASSIFIES):
         values |= _pooling(name, "a reward or classification model")
     elif not name.endswith(_GENERATES) and name.endswith("Model"):
@@ -211,12 +220,28 @@ def _removed(until: str) -> dict[str, str]:
     }
 
 
-def _newer_transformers(kind: str) -> dict[str, str]:
+def _gguf_outside_llama(kind: str) -> dict[str, str]:
+    return {
+        "said": f"transformers reads GGUF files of a few architectures only, and `{kind}` is none of them in this version.",
+        "kind_words": "llama.cpp may well serve the same file; it is in order.",
+        "first": "Serve the checkpoint in its original format (safetensors), quantised as AWQ, GPTQ or FP8 where memory is short",
+        "first_command": "",
+        "second": "Or serve the GGUF file with llama.cpp",
+        "second_command": "llama-server -m <file>.gguf",
+        "third": "Or upgrade transformers and the engine: architectures are added with time",
+        "third_command": "pip install -U transformers gguf",
+    }
+
+
+def _newer_transformers(kind: str, engine: str | None) -> dict[str, str]:
+    upgrade = f"pip install -U {engine}" if engine in ("vllm", "sglang", "lmdeploy") else "pip install -U vllm"
+    if engine == "tgi":
+        upgrade = "docker pull ghcr.io/huggingface/text-generation-inference:latest"
     return {
         "said": f"The installed transformers has no model type `{kind}`.",
         "kind_words": "Mostly it is older than the model; otherwise the type in config.json is misspelt or its code is remote.",
         "first": "Upgrade the engine to a release that serves this model; it brings a transformers that knows it",
-        "first_command": "pip install -U vllm",
+        "first_command": upgrade,
         "second": "Or upgrade transformers alone, within the engine's pins",
         "second_command": "pip install -U transformers",
         "third": "If the repository brings its own code: allow it",
@@ -257,9 +282,13 @@ def plain(case: Case) -> Iterator[Finding]:
     for row_id in _PLAIN:
         if symptoms := unclaimed(case, row_id):
             values = _DEFAULTS.get(row_id, {}) | groups(symptoms)
-            values.setdefault("what", findings()[row_id].title)
+            values["what"] = values.get("what", findings()[row_id].title).rstrip(".")
             if row_id == "weights-do-not-fit-model" and (hint := _quantised_tensor(values["what"])):
                 values["hint"] = hint
+            elif row_id == "weights-do-not-fit-model" and "lm_head.weight" in values["what"]:
+                values["hint"] = (
+                    "A checkpoint without lm_head ties it to the embedding: config.json then needs tie_word_embeddings."
+                )
             yield finding(row_id, symptoms, case=case, values=values)
 
 

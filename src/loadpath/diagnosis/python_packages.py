@@ -35,7 +35,8 @@ def packages(case: Case) -> Iterator[Finding]:
         values = groups(symptoms)
         values.setdefault("module", "the called function")
         top = values["module"].partition(".")[0].lower()
-        values["top"] = top if top.isidentifier() and " " not in top else "transformers"
+        is_class = values["module"][:1].isupper()
+        values["top"] = top if top.isidentifier() and not is_class else "transformers"
         if version := installed(case, values["top"]):
             values["installed"] = f"{values['top']} {version}"
         values["engine"] = case.engine or "<the engine>"

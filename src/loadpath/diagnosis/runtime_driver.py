@@ -47,6 +47,11 @@ def too_old(case: Case) -> Iterator[Finding]:
         values["program_cuda"] = wanted
         values["needed_driver"] = cuda.floor_of(int(cuda.numbers(wanted)[0])) or ""
     values |= _driver_advice(wanted, stack) | _wheel_advice(offers)
+    if shown(case, "forward-compat-unsupported"):
+        values.pop("compat", None)
+        values["no_compat"] = (
+            "The forward-compatibility library was tried and refused (error 804): it is for data-centre GPUs."
+        )
     if _falls_back_to_cpu(case, symptoms):
         values |= {"wheel": "a build of the engine for a CUDA that the driver offers", "wheel_command": ""}
         if not any("GGML_ASSERT" in s.text or "CUDA error" in s.text for s in symptoms):
@@ -64,6 +69,8 @@ def too_old(case: Case) -> Iterator[Finding]:
 def _symbol(caught: dict[str, str]) -> dict[str, str]:
     symbol = caught.get("symbol", "")
     since = next((s.since for s in cuda.table().driver_symbol if s.symbol == symbol), "")
+    if symbol and not since:
+        return {"plain_symbol": f"The loaded libcuda has no `{symbol}`, which the program needs."}
     return {"symbol_cuda": since} if since else {}
 
 
