@@ -11,6 +11,7 @@ from loadpath.cli.options import Output, Unreadable, write
 from loadpath.core.report import Report
 from loadpath.reading.follow import Snapshot, follow
 
+IDLE_SECONDS = 2.0
 QUIET_FAILURE = 3  # snapshots without a new line after which a failure is taken for the end
 
 
@@ -24,7 +25,7 @@ def follow_and_show(files: Sequence[str], output: Output) -> int:
         raise click.UsageError("--follow takes one file, or - for standard input")
     last: Report | None = None
     try:
-        for snapshot in _shown(follow(files[0] if files else "-"), output):
+        for snapshot in _shown(follow(files[0] if files else "-", idle=IDLE_SECONDS), output):
             last = snapshot.report
     except KeyboardInterrupt:
         pass

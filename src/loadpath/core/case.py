@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import EngineStarted, Setting
+from loadpath.core.facts.errors import Symptom
 from loadpath.core.text import Capture
 
 F = TypeVar("F", bound=Fact)
@@ -53,6 +54,10 @@ class Case:
 
     def has(self, *kinds: type[Fact]) -> bool:
         return all(kind in self._by_type for kind in kinds)
+
+    def symptoms(self, row: str) -> list[Symptom]:
+        """The lines that match a row of the findings tables, in order."""
+        return [s for s in self.all(Symptom) if s.finding == row]
 
     def capture_of(self, fact: Fact) -> Capture | None:
         """The capture that `fact` was read from: same source and run, and its first line lies inside."""

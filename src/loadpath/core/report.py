@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from loadpath.core.text import Span
 from loadpath.core.vocabulary import (
     BlastRadius,
     Boundary,
@@ -145,7 +144,3 @@ def exit_status(report: Report, fail_on: Severity = "error") -> int:
     if any(f.severity in grave for f in report.findings):
         return 1
     return 3 if report.verdict.state == "unknown" else 0
-
-
-def evidence_of(span: Span, text: str) -> Evidence:
-    return Evidence(span.source, span.first_line, text)

@@ -9,7 +9,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import Stack, groups, shown, stack_of
+from loadpath.diagnosis.stack import Stack, groups, stack_of
 from loadpath.knowledge import cuda
 
 _FAMILY = {"10.0": "B200 class", "10.3": "B300 class", "12.0": "RTX 50 and RTX PRO Blackwell class", "12.1": "GB10"}
@@ -18,7 +18,7 @@ _BLACKWELL_DESKTOP = re.compile(r"RTX (?:50\d\d|PRO)|GB10|DGX Spark")
 
 def no_kernel(case: Case) -> Iterator[Finding]:
     """`no kernel image` and torch's own warning: name the card, what the build has, and which build has more."""
-    symptoms = shown(case, "no-kernel-for-gpu")
+    symptoms = case.symptoms("no-kernel-for-gpu")
     if not symptoms:
         return
     stack, caught = stack_of(case), groups(symptoms)
@@ -125,7 +125,7 @@ def compilers(case: Case) -> Iterator[Finding]:
     """ptxas and nvcc that do not know a target: which toolkit first has it, or last had it."""
     stack = stack_of(case)
     for row_id, name in (("ptxas-too-old", "sm"), ("nvcc-does-not-know-arch", "a")):
-        symptoms = shown(case, row_id)
+        symptoms = case.symptoms(row_id)
         if not any(name in s.groups or name + "2" in s.groups for s in symptoms):
             continue
         values = stack.values() | groups(symptoms)
@@ -149,7 +149,7 @@ def _why_unknown(target: str, known: tuple[str, ...]) -> str:
 
 def fp4(case: Case) -> Iterator[Finding]:
     """FP4 kernels that are made for another family of Blackwell, or for Blackwell at all."""
-    symptoms = shown(case, "fp4-kernel-not-for-gpu")
+    symptoms = case.symptoms("fp4-kernel-not-for-gpu")
     if not symptoms:
         return
     stack, values = stack_of(case), groups(symptoms)
@@ -165,8 +165,8 @@ def fp4(case: Case) -> Iterator[Finding]:
 def other_generation(case: Case) -> Iterator[Finding]:
     """A kernel that names the generation it is for, and Triton's compiler breaking on an older card."""
     for row_id in ("kernel-needs-other-arch", "triton-cannot-compile-for-gpu"):
-        symptoms = shown(case, row_id)
-        if not symptoms or (row_id == "triton-cannot-compile-for-gpu" and shown(case, "ptxas-too-old")):
+        symptoms = case.symptoms(row_id)
+        if not symptoms or (row_id == "triton-cannot-compile-for-gpu" and case.symptoms("ptxas-too-old")):
             continue
         values = groups(symptoms)
         have, need = values.get("have"), values.get("need", "")
@@ -205,7 +205,7 @@ def _dotted(capability: str) -> str:
 
 def quantisation(case: Case) -> Iterator[Finding]:
     """`Minimum capability: 89. Current capability: 75.`: figures without their point."""
-    symptoms = shown(case, "quantisation-needs-newer-gpu")
+    symptoms = case.symptoms("quantisation-needs-newer-gpu")
     if not symptoms:
         return
     values = groups(symptoms)

@@ -28,7 +28,7 @@ _STEPS: tuple[tuple[FindingStep, tuple[str, ...]], ...] = (
 
 
 def judge(case: Case) -> Iterator[Finding]:
-    shown = [s for s in case.all(Symptom) if s.finding == ID]
+    shown = case.symptoms(ID)
     if not shown:
         return
     fact, groups = shown[-1], {name: value for s in shown for name, value in s.groups.items()}

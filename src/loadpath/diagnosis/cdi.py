@@ -16,7 +16,6 @@ from loadpath.core.facts.gpu import DriverVersions, GpuListed, GpuState
 from loadpath.core.facts.kernel import DriverPart, GpuIdentity
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.vocabulary import Certainty
-from loadpath.diagnosis.host_limits import symptoms_of
 from loadpath.diagnosis.rule import Rule, finding
 
 # The newest specification version that Podman 4.3's CDI library reads; newer ones need Podman 4.6 or later.
@@ -37,7 +36,7 @@ _LIST = Check(
 
 
 def judge(case: Case) -> Iterator[Finding]:
-    symptoms = symptoms_of(case, "cdi-device-unresolvable")
+    symptoms = case.symptoms("cdi-device-unresolvable")
     if not symptoms:
         return
     asked = [word for s in symptoms for word in s.groups.get("devices", "").replace(" ", "").split(",") if word]
@@ -45,7 +44,7 @@ def judge(case: Case) -> Iterator[Finding]:
     device = asked[-1] if asked else "nvidia.com/gpu=all"
     specs = case.all(CdiSpec)
     listed = [name for fact in case.all(CdiDevicesListed) for name in fact.names]
-    why, certainty, first = _why(case, device, specs, listed)
+    why, certainty, first = _why(device, specs, listed)
     there = _gpu_is_there(case, device)
     cause = [
         f"The container engine looked for the CDI device `{device}` and found no specification that resolves it.",
@@ -63,99 +62,87 @@ def judge(case: Case) -> Iterator[Finding]:
     )
 
 
-def _why(
-    case: Case, device: str, specs: Sequence[CdiSpec], listed: Sequence[str]
-) -> tuple[str, Certainty, list[Remedy]]:
+Reason = tuple[str, Certainty, list[Remedy]]
+
+
+def _why(device: str, specs: Sequence[CdiSpec], listed: Sequence[str]) -> Reason:
     """Why the name is not resolved, how sure that is, and the remedy for it."""
     kind, _, name = device.partition("=")
-    broken = next((s for s in specs if s.broken), None)
     own = [s for s in specs if s.kind == kind]
-    naming = [s for s in own if name in s.devices]
-    if broken is not None:
+    if broken := next((s for s in specs if s.broken), None):
         return (
             f"The specification {broken.path or 'shown'} cannot be read and is passed over: {broken.broken}.",
             "likely",
             [],
         )
-    if len(naming) > 1:
-        return (
-            (
-                f"Two specifications name it ({', '.join(s.path or 'one without a path' for s in naming)}); "
-                "a conflict makes both void."
-            ),
-            "likely",
-            [Remedy("Keep one of the two files.", "sudo rm /etc/cdi/OLD.yaml")],
-        )
-    if naming and version_numbers(naming[0].version or "") > OLD_READERS_LIMIT:
-        return (
-            (
-                f"The specification does name it, in cdiVersion {naming[0].version}: a "
-                "container engine whose CDI library is older passes the whole file over "
-                "(Podman 4.3 reads up to 0.5.0)."
-            ),
-            "likely",
-            [
-                Remedy(
-                    (
-                        "Update the container engine (Podman 4.6 or newer), or write the "
-                        "specification in an older version."
-                    ),
-                    "podman --version",
-                )
-            ],
-        )
-    if naming:
-        return (
-            (
-                "The specification shown does name it, so the engine does not read that "
-                "file: another folder, permissions, rootless, or a second file with the same "
-                "device."
-            ),
-            "possible",
-            [],
-        )
+    if naming := [s for s in own if name in s.devices]:
+        return _named_all_the_same(naming)
     if own:
-        names = ", ".join(own[0].devices[:8]) or "none"
-        return (
-            f"The specification of {kind} names {names}, but not `{name}`.",
-            "established",
-            [Remedy("Ask for a name that the specification has.", f"--device {kind}={own[0].devices[0]}")]
-            if own[0].devices
-            else [],
-        )
-    if device in listed:
-        return (
-            "nvidia-ctk lists this name, so a specification has it; the container engine does not read that file: "
-            "its CDI library is older than the file's cdiVersion (Podman before 4.6), the file is not readable for "
-            "this user, it lies in another folder, or a second file defines the same device.",
-            "likely",
-            [
-                Remedy(
-                    "Compare versions, make the file readable, and keep one file.",
-                    "podman --version; grep -H cdiVersion /etc/cdi/* /var/run/cdi/*; sudo chmod a+r /etc/cdi/*",
-                )
-            ],
-        )
+        return _not_among(own[0], kind, name)
     if listed:
-        return (
-            f"nvidia-ctk lists {', '.join(listed[:6])}, but not this name.",
-            "established",
-            [Remedy("Ask for a name that is listed.", f"--device {listed[0]}")],
+        return _listed(device, listed)
+    return _nothing_shown(kind, name, specs)
+
+
+def _named_all_the_same(naming: Sequence[CdiSpec]) -> Reason:
+    """A specification does name the device, and the engine still does not find it."""
+    if len(naming) > 1:
+        files = ", ".join(s.path or "one without a path" for s in naming)
+        remedy = Remedy("Keep one of the two files.", "sudo rm /etc/cdi/OLD.yaml")
+        return f"Two specifications name it ({files}); a conflict makes both void.", "likely", [remedy]
+    version = naming[0].version or ""
+    if version_numbers(version) > OLD_READERS_LIMIT:
+        why = (
+            f"The specification does name it, in cdiVersion {version}: a container engine whose CDI library is older passes "
+            "the whole file over (Podman 4.3 reads up to 0.5.0)."
         )
+        newer = "Update the container engine (Podman 4.6 or newer), or write the specification in an older version."
+        return why, "likely", [Remedy(newer, "podman --version")]
+    why = (
+        "The specification shown does name it, so the engine does not read that file: another folder, permissions, "
+        "rootless, or a second file with the same device."
+    )
+    return why, "possible", []
+
+
+def _not_among(spec: CdiSpec, kind: str, name: str) -> Reason:
+    names = ", ".join(spec.devices[:8]) or "none"
+    remedies = [
+        Remedy("Ask for a name that the specification has.", f"--device {kind}={device}") for device in spec.devices[:1]
+    ]
+    return f"The specification of {kind} names {names}, but not `{name}`.", "established", remedies
+
+
+def _listed(device: str, listed: Sequence[str]) -> Reason:
+    """What nvidia-ctk lists, against the name that was asked for."""
+    if device not in listed:
+        why = f"nvidia-ctk lists {', '.join(listed[:6])}, but not this name."
+        return why, "established", [Remedy("Ask for a name that is listed.", f"--device {listed[0]}")]
+    why = (
+        "nvidia-ctk lists this name, so a specification has it; the container engine does not read that file: its CDI "
+        "library is older than the file's cdiVersion (Podman before 4.6), the file is not readable for this user, it lies "
+        "in another folder, or a second file defines the same device."
+    )
+    compare = "podman --version; grep -H cdiVersion /etc/cdi/* /var/run/cdi/*; sudo chmod a+r /etc/cdi/*"
+    return why, "likely", [Remedy("Compare versions, make the file readable, and keep one file.", compare)]
+
+
+def _nothing_shown(kind: str, name: str, specs: Sequence[CdiSpec]) -> Reason:
+    """No specification of this kind is in the paste."""
     if specs:
         return f"The specification shown is of kind {specs[0].kind}, not {kind}.", "established", []
     if kind.startswith("management."):
-        return (
-            "That class is made for the GPU operator's own pods: its specification names only `all`, never one GPU by UUID or index.",
-            "likely" if name == "all" else "established",
-            [],
+        why = (
+            "That class is made for the GPU operator's own pods: its specification names only `all`, never one GPU by UUID "
+            "or index."
         )
-    return (
-        "Either there is no specification in /etc/cdi and /var/run/cdi (the latter is lost at every reboot, and none is made while the "
-        "driver is not loaded), or it does not name this device (GPU or MIG layout changed), or this engine cannot read its version.",
-        "likely",
-        [],
+        return why, "likely" if name == "all" else "established", []
+    why = (
+        "Either there is no specification in /etc/cdi and /var/run/cdi (the latter is lost at every reboot, and none is "
+        "made while the driver is not loaded), or it does not name this device (GPU or MIG layout changed), or this engine "
+        "cannot read its version."
     )
+    return why, "likely", []
 
 
 def _gpu_is_there(case: Case, device: str) -> Iterator[str]:
@@ -202,7 +189,7 @@ def judge_outdated(case: Case) -> Iterator[Finding]:
     specs = [s for s in case.all(CdiSpec) if s.driver_versions and running and running not in s.driver_versions]
     if not specs or running is None:
         return
-    failed = symptoms_of(case, "cdi-host-path-missing")
+    failed = case.symptoms("cdi-host-path-missing")
     spec = specs[0]
     lost = (
         " A specification in /var/run/cdi is lost at reboot and made anew then."

@@ -15,7 +15,6 @@ from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.gpu import DriverVersions, GpuListed, GpuState
 from loadpath.core.report import Check, Finding, Remedy
-from loadpath.diagnosis.host_limits import symptoms_of
 from loadpath.diagnosis.rule import Rule, finding, row_remedies
 from loadpath.knowledge.tables import findings
 
@@ -72,7 +71,7 @@ def host_driver(case: Case) -> tuple[str | None, list[Fact]]:
 
 def judge_toolkit(case: Case) -> Iterator[Finding]:
     """Docker has nobody who could hand out GPUs."""
-    symptoms = symptoms_of(case, "docker-without-nvidia-toolkit")
+    symptoms = case.symptoms("docker-without-nvidia-toolkit")
     if not symptoms:
         return
     works, shown = host_driver(case)
@@ -104,7 +103,7 @@ def _checks(row_id: str) -> list[Check]:
 
 def judge_lost(case: Case) -> Iterator[Finding]:
     """NVML says Unknown Error: after having worked in the same place, or from the start."""
-    symptoms = symptoms_of(case, "container-lost-gpu-access")
+    symptoms = case.symptoms("container-lost-gpu-access")
     if not symptoms:
         return
     first = symptoms[0]
@@ -141,7 +140,7 @@ def judge_lost(case: Case) -> Iterator[Finding]:
 
 def judge_library(case: Case) -> Iterator[Finding]:
     """nvidia-container-cli does not find the driver's library on the host."""
-    symptoms = symptoms_of(case, "nvc-lib-missing")
+    symptoms = case.symptoms("nvc-lib-missing")
     if not symptoms:
         return
     lib = next((s.groups["lib"] for s in symptoms if s.groups.get("lib")), None)

@@ -26,7 +26,7 @@ SIGKILL = (-9, 137)  # judged by `exits`, which says the same of every program
 
 def judge(case: Case) -> Iterator[Finding]:
     """The first process that is reported dead without an exception of its own before it."""
-    shown: list[Fact] = [s for s in case.all(Symptom) if s.finding == ROW]
+    shown: list[Fact] = [*case.symptoms(ROW)]
     # Exit code 1 is Python's own end after an exception, which has a text of its own.
     ended = [p for p in case.all(ProcessEnded) if p.name and p.exit_code != 1]
     if not shown or not ended or any(p.exit_code in SIGKILL for p in ended):

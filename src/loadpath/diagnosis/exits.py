@@ -16,7 +16,7 @@ from loadpath.core.facts.errors import ProcessEnded, Symptom
 from loadpath.core.facts.host import HostMemory
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.units import show_bytes
-from loadpath.diagnosis.host_limits import HOLD_LESS, LOAD_LESS, MORE_MEMORY, symptoms_of
+from loadpath.diagnosis.host_limits import HOLD_LESS, LOAD_LESS, MORE_MEMORY
 from loadpath.diagnosis.rule import Rule, finding
 
 TRAIN_LESS = Remedy(
@@ -38,7 +38,7 @@ _CONTAINER_STATE = Check(
 def judge_killed(case: Case) -> Iterator[Finding]:
     """Something was killed with signal 9, and nothing says by whom."""
     ended = [p for p in case.all(ProcessEnded) if p.exit_code in SIGKILL or p.signal in ("SIGKILL", "9")]
-    facts: list[Fact] = [*symptoms_of(case, "killed-by-signal-9"), *ended]
+    facts: list[Fact] = [*case.symptoms("killed-by-signal-9"), *ended]
     if not facts:
         return
     name = next((p.name for p in ended if p.name), None)
@@ -136,7 +136,7 @@ def judge_exit(case: Case) -> Iterator[Finding]:
         if s.exit_code not in (None, 0) and not s.oom_killed and s.reason != "OOMKilled"
     ]
     looping: list[Fact] = [s for s in case.all(ContainerState) if s.reason == "CrashLoopBackOff"]
-    looping += symptoms_of(case, "k8s-crash-loop")
+    looping += case.symptoms("k8s-crash-loop")
     if ended and ended[-1].exit_code == 137:
         yield _exit_137(case, ended[-1])
     elif ended or looping:

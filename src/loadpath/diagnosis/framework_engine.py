@@ -8,7 +8,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import groups, shown
+from loadpath.diagnosis.stack import groups
 from loadpath.knowledge import cuda
 
 _KERNEL_FAULTS = (700, 714, 715, 716, 717, 718)
@@ -39,7 +39,7 @@ _CUBLAS_CODES = {"1": "NOT_INITIALIZED", "3": "ALLOC_FAILED", "7": "INVALID_VALU
 
 
 def kernel_fault(case: Case) -> Iterator[Finding]:
-    symptoms = shown(case, "gpu-kernel-fault")
+    symptoms = case.symptoms("gpu-kernel-fault")
     if not symptoms:
         return
     text = " ".join(s.text for s in symptoms).lower()
@@ -52,7 +52,7 @@ def kernel_fault(case: Case) -> Iterator[Finding]:
 
 
 def device_assert(case: Case) -> Iterator[Finding]:
-    symptoms = shown(case, "device-side-assert")
+    symptoms = case.symptoms("device-side-assert")
     if not symptoms:
         return
     values = groups(symptoms)
@@ -64,7 +64,7 @@ def device_assert(case: Case) -> Iterator[Finding]:
 
 
 def library_status(case: Case) -> Iterator[Finding]:
-    symptoms = shown(case, "cublas-failed")
+    symptoms = case.symptoms("cublas-failed")
     if not symptoms:
         return
     values = groups(symptoms)
@@ -81,7 +81,7 @@ def crash(case: Case) -> Iterator[Finding]:
         "rust-panic": {"e": "no text"},
     }
     for row_id, default in defaults.items():
-        if symptoms := shown(case, row_id):
+        if symptoms := case.symptoms(row_id):
             yield finding(row_id, symptoms, case=case, values=default | groups(symptoms))
 
 

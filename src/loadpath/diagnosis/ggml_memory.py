@@ -62,7 +62,7 @@ def judge(case: Case) -> Iterator[Finding]:
     for fact in refused:
         by_part.setdefault(fact.part, []).append(fact)
     last = refused[-1]
-    retries = [s for s in case.all(Symptom) if s.finding == RETRIED]
+    retries = case.symptoms(RETRIED)
     if retries:
         yield _retried(case, retries, refused)
     if _coped(case, last):

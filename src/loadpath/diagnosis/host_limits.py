@@ -26,15 +26,11 @@ HOLD_LESS = Remedy(
 )
 
 
-def symptoms_of(case: Case, row: str) -> list[Symptom]:
-    return [s for s in case.all(Symptom) if s.finding == row]
-
-
 def judge_allocation(case: Case) -> Iterator[Finding]:
     """An allocation or a mapping in host memory was refused."""
-    if mapped := symptoms_of(case, "host-mmap-failed"):
+    if mapped := case.symptoms("host-mmap-failed"):
         yield _mmap(case, mapped)
-    if failed := symptoms_of(case, "host-allocation-failed"):
+    if failed := case.symptoms("host-allocation-failed"):
         size = max((_size(s) for s in failed), default=0)
         what = (
             f"An allocation of {show_bytes(size)} in the host's RAM" if size else "An allocation in the host's memory"
@@ -102,7 +98,7 @@ def _mmap(case: Case, mapped: Sequence[Symptom]) -> Finding:
 
 def judge_memlock(case: Case) -> Iterator[Finding]:
     """Verbs refused to register memory, because so much may not be locked."""
-    refused = symptoms_of(case, "rdma-locked-memory-limit")
+    refused = case.symptoms("rdma-locked-memory-limit")
     if not refused:
         return
     limit = next((x for x in reversed(case.all(ResourceLimit)) if x.name == "memlock"), None)
@@ -156,7 +152,7 @@ def judge_memlock(case: Case) -> Iterator[Finding]:
 
 def judge_ray_disk(case: Case) -> Iterator[Finding]:
     """Ray's own warning about the file system under its session folder."""
-    warned = symptoms_of(case, "ray-disk-nearly-full")
+    warned = case.symptoms("ray-disk-nearly-full")
     if not warned:
         return
     said = warned[-1].groups

@@ -14,7 +14,6 @@ from loadpath.core.facts.errors import OutOfMemory, Symptom
 from loadpath.core.facts.host import HostMemory, OptimizerPartition, TrainingGpuMemory
 from loadpath.core.report import Check, Figures, Finding, Remedy
 from loadpath.core.units import show_bytes, show_count, show_seconds
-from loadpath.diagnosis.host_limits import symptoms_of
 from loadpath.diagnosis.rule import Rule, finding
 
 OPTIMIZER_BYTES = 12
@@ -25,8 +24,8 @@ NEARLY_FULL = 0.8
 
 def judge(case: Case) -> Iterator[Finding]:
     """A training process ended without an exception while DeepSpeed reported host memory."""
-    killed = symptoms_of(case, "killed-by-signal-9")
-    stopped = [*killed, *symptoms_of(case, "deepspeed-stopped-processes")]
+    killed = case.symptoms("killed-by-signal-9")
+    stopped = [*killed, *case.symptoms("deepspeed-stopped-processes")]
     memory = case.last(HostMemory)
     part = case.last(OptimizerPartition)
     if not stopped or memory is None or any(oom.kind == "cuda" for oom in case.all(OutOfMemory)):

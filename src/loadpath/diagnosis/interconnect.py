@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
@@ -20,16 +19,12 @@ FIRST_COLLECTIVES = 2
 PCIE_PATHS = ("PHB", "NODE", "SYS", "PXB", "PIX")
 
 
-def symptoms_of(case: Case, row: str) -> list[Symptom]:
-    return [s for s in case.all(Symptom) if s.finding == row]
-
-
 # ---- no peer access ------------------------------------------------------------------------
 
 
 def peer_access(case: Case) -> Iterator[Finding]:
     """CUDA error 217, told apart by who asked: a custom all-reduce kernel, NCCL's IPC transport, or the program."""
-    shown = symptoms_of(case, "peer-access-unsupported")
+    shown = case.symptoms("peer-access-unsupported")
     if not shown:
         return
     notes = {findings()[s.finding].match[s.match].note for s in shown}
@@ -95,7 +90,7 @@ def _pcie_paths(case: Case) -> str:
 
 def collective_timeout(case: Case) -> Iterator[Finding]:
     """The ranks that print the watchdog's time-out waited; who did not come is the question."""
-    shown = symptoms_of(case, "collective-timeout")
+    shown = case.symptoms("collective-timeout")
     if not shown:
         return
     waited = sorted({rank for s in shown if (rank := _rank(s)) is not None})
@@ -153,8 +148,7 @@ def _hangs_itself(first: dict[str, str]) -> str:
 def _rank(symptom: Symptom) -> int | None:
     if symptom.origin.rank is not None:
         return symptom.origin.rank
-    named = re.search(r"\bRank (\d+)\]", symptom.text)
-    return int(named[1]) if named else None
+    return int(symptom.groups["rank"]) if "rank" in symptom.groups else None
 
 
 def _ranks(ranks: list[int]) -> str:

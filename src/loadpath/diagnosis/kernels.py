@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import KernelChoice, RankAssigned, ServerReady, WeightsLoaded
-from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.stack import GpuModel
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.units import show_bytes
@@ -34,7 +33,7 @@ TOO_LARGE = {8: 1.5, 4: 2.2}
 def fallback(case: Case) -> Iterator[Finding]:
     """The log says, or the card's generation shows, that the format runs on a fallback kernel."""
     told = [k for k in case.all(KernelChoice) if k.fallback]
-    shown: list[Fact] = [*[s for s in case.all(Symptom) if s.finding == FALLBACK], *told]
+    shown: list[Fact] = [*case.symptoms(FALLBACK), *told]
     capability = _capability(case, told)
     chosen = next((k for k in case.all(KernelChoice) if k.area in ("linear", "moe") and _emulates(k)), None)
     method = _method(told[0].method if told else chosen.method if chosen else None)

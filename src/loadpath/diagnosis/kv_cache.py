@@ -46,6 +46,7 @@ from loadpath.diagnosis.memory_remedies import (
     share_unknown,
     shorter_context,
     show_ratio,
+    smaller_pass,
     smaller_weights,
 )
 from loadpath.diagnosis.rule import Rule, finding
@@ -228,6 +229,7 @@ def _remedies(engine: str | None, fit: Fit, case: Case, values: dict[str, str]) 
         eight_bit_kv(engine, fit),
         tensor,
         greater_share(engine, fit) if plan.share_needed(fit) is None else None,
+        smaller_pass(engine, fit, case),
         graphless(engine, fit, case),
         moved_to_host(engine, fit),
         share_unknown(engine, fit),

@@ -12,7 +12,7 @@ from loadpath.core.facts.stack import ComponentVersion
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Severity
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import NOTICES, Stack, groups, shown, stack_of
+from loadpath.diagnosis.stack import NOTICES, Stack, groups, stack_of
 from loadpath.knowledge import cuda
 
 _WHAT = {
@@ -57,10 +57,10 @@ _SYSTEM = {
 
 def missing_library(case: Case) -> Iterator[Finding]:
     """A CUDA library that the loader did not find: its major against that of the environment."""
-    everything = shown(case, "cuda-library-missing")
+    everything = case.symptoms("cuda-library-missing")
     symptoms = [s for s in everything if "loader" not in s.groups]
     if not symptoms:
-        if everything and not shown(case, "torch-abi-mismatch"):
+        if everything and not case.symptoms("torch-abi-mismatch"):
             yield finding("sgl-kernel-not-loadable", everything, case=case, values=stack_of(case).values())
         return
     stack, values = stack_of(case), groups(symptoms)
@@ -213,7 +213,7 @@ def _asking(case: Case, symptoms: list[Symptom]) -> str:
 
 def torch_abi(case: Case) -> Iterator[Finding]:
     """An undefined C++ symbol of torch: which extension, and which torch is here."""
-    symptoms = shown(case, "torch-abi-mismatch")
+    symptoms = case.symptoms("torch-abi-mismatch")
     if not symptoms:
         return
     stack, values = stack_of(case), groups(symptoms)
@@ -248,7 +248,7 @@ def _owner(path: str) -> str:
 
 def header(case: Case) -> Iterator[Finding]:
     """A header that a build at run time did not find: whose it is and how to get it."""
-    symptoms = shown(case, "build-header-missing")
+    symptoms = case.symptoms("build-header-missing")
     if not symptoms:
         return
     values = groups(symptoms)
@@ -273,7 +273,7 @@ def header(case: Case) -> Iterator[Finding]:
 
 def system_library(case: Case) -> Iterator[Finding]:
     """A library of the operating system that slim images leave out."""
-    symptoms = shown(case, "system-library-missing")
+    symptoms = case.symptoms("system-library-missing")
     if not symptoms:
         return
     values = groups(symptoms)

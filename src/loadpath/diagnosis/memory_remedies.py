@@ -15,6 +15,8 @@ from loadpath.planning.kv import round_context, subtracts_graphs
 from loadpath.planning.remedies import Effect, Fit
 
 MOST = 5
+FEWEST_BATCHED = 2048  # tokens of one step: vLLM's own default on small cards
+WORTH_SAYING = 256 * MIB
 MOST_OFFLOADED = 0.5  # of the weights: beyond, a model runs at the pace of PCIe and another card is the answer
 
 
@@ -119,6 +121,19 @@ def moved_to_host(engine: str | None, fit: Fit) -> Remedy | None:
     return Remedy(
         f"Keep {size} GiB of the weights in host memory (slow: every step reads them over PCIe)", command,
         f"+{size} GiB of KV cache, one full-length request fits", {"added_bytes": size * GIB},
+    )  # fmt: skip
+
+
+def smaller_pass(engine: str | None, fit: Fit, case: Case) -> Remedy | None:
+    """Fewer tokens in one step, where the log tells how many there are and what their activations take."""
+    now = int(told) if (told := case.setting("max-num-batched-tokens") or "").isdigit() else 0
+    command = flag(engine, "batched-tokens", FEWEST_BATCHED)
+    effect = plan.batched_tokens(fit, now, FEWEST_BATCHED) if now else None
+    if effect is None or not command or not effect.added_bytes or effect.added_bytes < WORTH_SAYING:
+        return None
+    return made(
+        f"Compute at most {show_count(FEWEST_BATCHED)} tokens in one step instead of {show_count(now)}", effect, command,
+        "a longer wait for the first token of long prompts",
     )  # fmt: skip
 
 

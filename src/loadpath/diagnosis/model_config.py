@@ -10,7 +10,7 @@ from loadpath.core.facts.errors import PythonException, Symptom
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Boundary
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import groups, shown, unclaimed
+from loadpath.diagnosis.stack import groups, unclaimed
 from loadpath.engines import registry as engines
 from loadpath.knowledge.tables import findings
 
@@ -151,7 +151,7 @@ def architecture(case: Case) -> Iterator[Finding]:
     values = groups(unclaimed(case, "model-class-unknown"))
     if not symptoms and (unknown := _unknown_type(case)):
         symptoms, values = [unknown], {"type": unknown.message.strip("'\"")}
-    if not symptoms or shown(case, "model-inspection-failed"):
+    if not symptoms or case.symptoms("model-inspection-failed"):
         return
     boundary: Boundary = "model-config"
     name = values.get("arch") or values.get("gguf") or values.get("type") or "of this file"

@@ -270,7 +270,7 @@ def margin(case: Case) -> Iterator[Finding]:
 
 def on_cpu(case: Case) -> Iterator[Finding]:
     """Ollama's discovery found nothing, and no later line shows a GPU after all."""
-    shown = [s for s in case.all(Symptom) if s.finding == ON_CPU]
+    shown = case.symptoms(ON_CPU)
     if not shown or any(d.library not in ("cpu", "") for d in case.all(DeviceFound)):
         return
     yield finding(ON_CPU, shown, case=case)

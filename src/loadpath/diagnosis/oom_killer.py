@@ -10,7 +10,7 @@ from loadpath.core.facts.container import ContainerState
 from loadpath.core.facts.kernel import OomKill
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.units import MIB, show_bytes, show_count
-from loadpath.diagnosis.host_limits import HOLD_LESS, LOAD_LESS, MORE_MEMORY, symptoms_of
+from loadpath.diagnosis.host_limits import HOLD_LESS, LOAD_LESS, MORE_MEMORY
 from loadpath.diagnosis.rule import Rule, finding
 
 # A victim this small did not use the memory up: the kernel chose it for its score.
@@ -21,7 +21,7 @@ def judge_oom_killer(case: Case) -> Iterator[Finding]:
     """A line proves that the host's or the container's memory ran out."""
     kills = case.all(OomKill)
     states = [s for s in case.all(ContainerState) if s.oom_killed or s.reason == "OOMKilled"]
-    proofs = symptoms_of(case, "host-oom-killed")
+    proofs = case.symptoms("host-oom-killed")
     facts: list[Fact] = [*kills, *states, *proofs]
     if not facts:
         return

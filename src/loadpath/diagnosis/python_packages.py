@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.errors import Symptom
+from loadpath.core.facts.stack import PythonHome
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import NOTICES, groups, installed, shown, unclaimed
+from loadpath.diagnosis.stack import NOTICES, groups, installed, unclaimed
 
 # The pip name of a package where it differs from the name of its module.
 _PIP = {
@@ -21,7 +21,7 @@ _PIP = {
 
 def extension(case: Case) -> Iterator[Finding]:
     """Compiled operators that are missing; where only a warning says so, the engine may do without them."""
-    symptoms = shown(case, "extension-not-loaded")
+    symptoms = case.symptoms("extension-not-loaded")
     if not symptoms:
         return
     values = groups(symptoms)
@@ -31,7 +31,7 @@ def extension(case: Case) -> Iterator[Finding]:
 
 def packages(case: Case) -> Iterator[Finding]:
     """Names that are not in a package, and packages that are not there."""
-    if symptoms := _said_as_error(shown(case, "python-api-moved")):
+    if symptoms := _said_as_error(case.symptoms("python-api-moved")):
         values = groups(symptoms)
         values.setdefault("module", "the called function")
         top = values["module"].partition(".")[0].lower()
@@ -56,11 +56,11 @@ def _said_as_error(symptoms: list[Symptom]) -> list[Symptom]:
 
 def inspection(case: Case) -> Iterator[Finding]:
     """The model's class could not be imported: look for two environments in one traceback."""
-    symptoms = shown(case, "model-inspection-failed")
+    symptoms = case.symptoms("model-inspection-failed")
     values = groups(symptoms)
     if not symptoms:
-        refused = shown(case, "sglang-architecture-unsupported") + shown(case, "model-class-unknown")
-        skipped = shown(case, "model-import-skipped")
+        refused = case.symptoms("sglang-architecture-unsupported") + case.symptoms("model-class-unknown")
+        skipped = case.symptoms("model-import-skipped")
         if not refused or not skipped:
             return
         symptoms, values = [*skipped[:2], *refused[:1]], groups(skipped)
@@ -75,20 +75,12 @@ def inspection(case: Case) -> Iterator[Finding]:
 
 
 def _interpreter(case: Case) -> str:
-    return next((m[0] for line in _texts(case) if (m := re.search(r"/[\w./-]+/bin/python[\d.]*", line))), "")
+    return next((home.interpreter for home in case.all(PythonHome) if home.interpreter), "")
 
 
 def _environments(case: Case) -> list[str]:
     """The prefixes of the environments that file names and interpreters of the case show, each once."""
-    homes: dict[str, None] = {}
-    for line in _texts(case):
-        for match in re.finditer(r"(/[\w./-]+?)/(?:lib/python3\.\d+/site-packages|bin/python[\d.]*\b)", line):
-            homes[match[1]] = None
-    return list(homes)
-
-
-def _texts(case: Case) -> Iterator[str]:
-    return (line.text for capture in case.captures for line in capture.lines[:3000] if "python" in line.text)
+    return list(dict.fromkeys(home.prefix for home in case.all(PythonHome)))
 
 
 RULES = (

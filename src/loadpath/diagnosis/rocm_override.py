@@ -40,7 +40,7 @@ def judge(case: Case) -> Iterator[Finding]:
         chip = next(((own, fits) for name, own, fits in _CHIPS if re.search(name, device.name)), None)
         if chip is None or shown in chip[1]:
             continue
-        died = [s for s in case.all(Symptom) if s.finding == ROW]
+        died = case.symptoms(ROW)
         cause = (
             f"{device.name} is a {chip[0]} chip and the runtime shows {shown}: an override (HSA_OVERRIDE_GFX_VERSION) makes "
             "it run code compiled for another chip."

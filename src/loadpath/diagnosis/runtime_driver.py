@@ -12,7 +12,7 @@ from loadpath.core.facts.stack import ComponentVersion, CudaAvailable, Environme
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Certainty
 from loadpath.diagnosis.rule import Rule, finding
-from loadpath.diagnosis.stack import Stack, groups, shown, stack_of
+from loadpath.diagnosis.stack import Stack, groups, stack_of
 from loadpath.knowledge import cuda
 
 LONG_TERM = "580"  # the long-term branch: CUDA 13.0, the last for Maxwell, Pascal and Volta
@@ -24,7 +24,7 @@ _CONTAINER_SIGNS = ("docker", "container", "/app/", "kube", "podman", "/workspac
 
 def too_old(case: Case) -> Iterator[Finding]:
     """The driver's CUDA against the program's. Error 35 alone may also mean that no libcuda was found."""
-    symptoms = shown(case, "driver-too-old")
+    symptoms = case.symptoms("driver-too-old")
     if not symptoms:
         return
     stack, caught = stack_of(case), groups(symptoms)
@@ -47,7 +47,7 @@ def too_old(case: Case) -> Iterator[Finding]:
         values["program_cuda"] = wanted
         values["needed_driver"] = cuda.floor_of(int(cuda.numbers(wanted)[0])) or ""
     values |= _driver_advice(wanted, stack) | _wheel_advice(offers)
-    if shown(case, "forward-compat-unsupported"):
+    if case.symptoms("forward-compat-unsupported"):
         values.pop("compat", None)
         values["no_compat"] = (
             "The forward-compatibility library was tried and refused (error 804): it is for data-centre GPUs."
@@ -56,7 +56,7 @@ def too_old(case: Case) -> Iterator[Finding]:
         values |= {"wheel": "a build of the engine for a CUDA that the driver offers", "wheel_command": ""}
         if not any("GGML_ASSERT" in s.text or "CUDA error" in s.text for s in symptoms):
             values["consequence"] = "GPUs that the driver cannot serve are left out, and the model runs on the CPU."
-    if shown(case, "wrong-elf-class"):
+    if case.symptoms("wrong-elf-class"):
         values["harmless"] = "The skipped 32-bit library in the lines above is harmless."
     only_35 = all(s.match < 2 for s in symptoms)
     if only_35 and stack.torch_cuda and cuda.runs(stack.torch_cuda, offers) in ("full", "minor"):
@@ -131,7 +131,7 @@ def libcuda(case: Case) -> Iterator[Finding]:
     """Errors 803, 804, 222 and 36: which libcuda, on which card, and whose PTX."""
     stack = stack_of(case)
     for row_id in _LIBCUDA:
-        symptoms = shown(case, row_id)
+        symptoms = case.symptoms(row_id)
         if not symptoms:
             continue
         values = stack.values() | groups(symptoms)
@@ -157,7 +157,7 @@ def initialisation(case: Case) -> Iterator[Finding]:
         yield contradiction
         return
     for row_id in ("no-cuda-device", "cuda-init-failed", "libcuda-missing"):
-        symptoms = shown(case, row_id)
+        symptoms = case.symptoms(row_id)
         if not symptoms:
             continue
         values = stack.values() | groups(symptoms)
@@ -171,9 +171,9 @@ def initialisation(case: Case) -> Iterator[Finding]:
 
 def _beyond_driver(case: Case, stack: Stack) -> Finding | None:
     """CUDA does not start, and the versions in the paste say why: torch's CUDA major is beyond the driver's."""
-    if cuda.runs(stack.torch_cuda, stack.driver_cuda) != "older-driver" or shown(case, "driver-too-old"):
+    if cuda.runs(stack.torch_cuda, stack.driver_cuda) != "older-driver" or case.symptoms("driver-too-old"):
         return None
-    failed: list[Fact] = [*shown(case, "cuda-init-failed"), *(f for f in case.all(CudaAvailable) if not f.available)]
+    failed: list[Fact] = [*case.symptoms("cuda-init-failed"), *(f for f in case.all(CudaAvailable) if not f.available)]
     if not failed:
         return None
     versions = [f for f in case.all(ComponentVersion) if f.name in ("driver", "torch-cuda")]

@@ -25,7 +25,7 @@ LASTING = 2  # periodic lines (10 s apart) in a row
 
 def preemption(case: Case) -> Iterator[Finding]:
     """The engine says that it preempts: by a warning, or by the counter in its periodic line."""
-    shown: list[Fact] = [s for s in case.all(Symptom) if s.finding == "kv-cache-preemption"]
+    shown: list[Fact] = [*case.symptoms("kv-cache-preemption")]
     counted = [s for s in case.all(ServingStats) if s.preemptions]
     if not shown and not counted:
         return

@@ -28,8 +28,8 @@ _NAMES = {"flashinfer": "FlashInfer", "flashinfer_mla": "FlashInfer (MLA)", "fa3
 
 
 def judge(case: Case) -> Iterator[Finding]:
-    frames = [s for s in case.all(Symptom) if s.finding == KERNEL]
-    failed = [s for s in case.all(Symptom) if s.finding == FAILED]
+    frames = case.symptoms(KERNEL)
+    failed = case.symptoms(FAILED)
     capturing = [m for m in case.all(StepMark) if m.step == "graph-capture"]
     began = next((m for m in reversed(capturing) if m.event in ("began", "failed")), None)
     ended = began is not None and any(

@@ -20,7 +20,7 @@ SLOTS, SILENT, ENDED = "sglang-request-slots-exhausted", "sglang-silent-end", "s
 
 def slots(case: Case) -> Iterator[Finding]:
     """The request-slot table is empty, whatever the message calls it."""
-    shown = [s for s in case.all(Symptom) if s.finding == SLOTS]
+    shown = case.symptoms(SLOTS)
     if not shown:
         return
     cause = ["The request-slot table (req_to_token_pool) has no slot for the next batch."]
@@ -47,7 +47,7 @@ def slots(case: Case) -> Iterator[Finding]:
 
 def kv_slots(case: Case) -> Iterator[Finding]:
     """A batch that found no KV token slots: the pool is full, or the figures say that it is not."""
-    shown = [s for s in case.all(Symptom) if s.finding == KV_SLOTS]
+    shown = case.symptoms(KV_SLOTS)
     if all(s.groups for s in shown):
         return  # figures alone do not say that anything failed
     groups = {name: value for s in shown for name, value in s.groups.items()}
@@ -83,7 +83,7 @@ def kv_slots(case: Case) -> Iterator[Finding]:
 
 def silent_end(case: Case) -> Iterator[Finding]:
     """A start that breaks off in a step, with nothing after it but the resource tracker's note."""
-    notes = [s for s in case.all(Symptom) if s.finding == SILENT]
+    notes = case.symptoms(SILENT)
     if not notes or case.has(PythonException) or case.has(OutOfMemory) or case.has(ServerReady):
         return
     note = notes[-1]

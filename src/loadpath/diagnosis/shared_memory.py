@@ -42,7 +42,7 @@ def judge_size(case: Case) -> Iterator[Finding]:
 
 def _full_symptoms(case: Case) -> list[Fact]:
     """Lines that say so, and exceptions with error 28 whose frames are in shared-memory code."""
-    told: list[Fact] = [s for s in case.all(Symptom) if s.finding == FULL]
+    told: list[Fact] = [*case.symptoms(FULL)]
     raised = [
         e
         for e in case.all(PythonException)

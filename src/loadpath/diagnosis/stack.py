@@ -84,11 +84,6 @@ def installed(case: Case, package: str) -> str:
     return _first(case.all(ComponentVersion), package.lower().replace("_", "-"))
 
 
-def shown(case: Case, row_id: str) -> list[Symptom]:
-    """The matched lines of one row, in order."""
-    return [s for s in case.all(Symptom) if s.finding == row_id]
-
-
 def unclaimed(case: Case, row_id: str) -> list[Symptom]:
     """The lines of a general row that no other row (of one engine, say) knows more exactly."""
     rows = findings()
@@ -99,7 +94,7 @@ def unclaimed(case: Case, row_id: str) -> list[Symptom]:
         and (rows[s.finding].judged_by != rows[row_id].judged_by or rows[row_id].depth < MEANT)
         and rows[s.finding].depth >= MEANT
     }  # fmt: skip
-    return [s for s in shown(case, row_id) if (s.span.source, s.span.first_line) not in taken]
+    return [s for s in case.symptoms(row_id) if (s.span.source, s.span.first_line) not in taken]
 
 
 def groups(symptoms: Iterable[Symptom]) -> dict[str, str]:

@@ -32,7 +32,7 @@ def waits(case: Case) -> Iterator[Finding]:
     notices = [w for w in case.all(Waiting) if w.what == "broadcast block"]
     if not notices:
         return
-    shown = [s for s in case.all(Symptom) if s.finding == "broadcast-wait"]
+    shown = case.symptoms("broadcast-wait")
     last = notices[-1]
     after = _next_line(case, last)
     serving = any(m.step == "serving" and m.span.first_line < notices[0].span.first_line for m in case.all(StepMark))
@@ -87,7 +87,7 @@ def remarks(case: Case) -> Iterator[Finding]:
 
 def ray_waits(case: Case) -> Iterator[Finding]:
     """Ray has fewer GPUs than ranks were asked for."""
-    shown: list[Fact] = [s for s in case.all(Symptom) if s.finding == "ray-waits-for-gpus"]
+    shown: list[Fact] = [*case.symptoms("ray-waits-for-gpus")]
     pending = [w for w in case.all(Waiting) if w.what == "placement group" and w.seconds]
     if not shown and len(pending) < 3:
         return

@@ -103,6 +103,11 @@ class _Budget:
         self.left = MOST_EXPANDED
         self.members = MOST_MEMBERS
 
+    def takes_another(self) -> bool:
+        """Whether one more file of an archive may be read; counts it."""
+        self.members -= 1
+        return self.members >= 0
+
 
 def _file(path: Path, name: str, *, must: bool) -> Iterator[Source | Skipped]:
     try:
@@ -250,8 +255,7 @@ def _tar(name: str, stream: IO[bytes], budget: _Budget, depth: int) -> Iterator[
             if reason := no_text_name(member.name):
                 yield Skipped(inner, reason)
                 continue
-            budget.members -= 1
-            if budget.members < 0:
+            if not budget.takes_another():
                 yield Skipped(name, f"more than {MOST_MEMBERS} files: the rest was not read")
                 return
             file = archive.extractfile(member)
@@ -270,8 +274,7 @@ def _zip(name: str, stream: IO[bytes], budget: _Budget, depth: int) -> Iterator[
             if reason := no_text_name(member.filename):
                 yield Skipped(inner, reason)
                 continue
-            budget.members -= 1
-            if budget.members < 0:
+            if not budget.takes_another():
                 yield Skipped(name, f"more than {MOST_MEMBERS} files: the rest was not read")
                 return
             if member.flag_bits & 1:

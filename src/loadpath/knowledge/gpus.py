@@ -113,11 +113,6 @@ def by_name(name: str, memory_mib: int | None = None) -> Gpu | None:
     return found[0] if len(found) == 1 or (found and not name.rstrip().endswith("...")) else None
 
 
-def by_memory(memory_mib: int) -> tuple[Gpu, ...]:
-    """The boards that were seen to report such a total."""
-    return tuple(gpu for gpu in gpus() if memory_mib in gpu.memory_mib)
-
-
 def generation_of(device_id: str | None = None, name: str | None = None) -> Generation | None:
     """The generation of a device id (`2bb1`), else of a chip's name at the start of `name` (`GB202GL [...]`)."""
     if device_id:

@@ -37,13 +37,6 @@ class Xid(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class Relation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What codes mean together; `pattern` is for people."""
-
-    pattern: str
-    reading: str
-
-
 class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A recovery action as the driver states it: in Xid 154, and as GPU Recovery Action of nvidia-smi -q."""
 
@@ -94,7 +87,6 @@ class _XidFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: str
     unused: tuple[int, ...]
     xid: tuple[Xid, ...]
-    relation: tuple[Relation, ...]
     recovery: tuple[Recovery, ...]
     response: tuple[Response, ...]
 
@@ -123,10 +115,6 @@ def _read(name: str, kind: type[T]) -> T:
 def xids() -> dict[int, Xid]:
     """Every Xid that means something on current GPUs, by code."""
     return {row.code: row for row in _xid_file().xid}
-
-
-def relations() -> tuple[Relation, ...]:
-    return _xid_file().relation
 
 
 def recovery(words: str) -> Recovery | None:

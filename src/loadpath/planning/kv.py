@@ -51,8 +51,11 @@ def kv_share(
     version: Version | None = None,
 ) -> int:
     """total x utilisation - weights - non-torch - activation peak (- graphs where that version subtracts them)."""
-    left = budget(total, utilisation, version) - weights - non_torch - activation
-    return round(left - graphs if subtracts_graphs(version) else left)
+    return _left(budget(total, utilisation, version), weights + non_torch + activation, graphs, version)
+
+
+def _left(allowed: float, used: float, graphs: float, version: Version | None) -> int:
+    return round(allowed - used - (graphs if subtracts_graphs(version) else 0))
 
 
 def share_of(
@@ -71,8 +74,7 @@ def share_of(
         used = loaded + (breakdown.non_torch_bytes or 0) + breakdown.activation_bytes
     else:
         return None
-    graphs = breakdown.graph_bytes or 0 if subtracts_graphs(version) else 0
-    return allowed - used - graphs
+    return _left(allowed, used, breakdown.graph_bytes or 0, version)
 
 
 def bytes_per_token(

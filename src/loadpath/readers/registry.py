@@ -107,6 +107,7 @@ READERS: tuple[ReaderEntry, ...] = (
         "traceback (most recent call last)", 'file "', "exception in worker", "self.",
     ), "anywhere"),
     ReaderEntry("tracebacks", "traceback", ("error", "exception", "traceback", 'file "', "interrupt"), "anywhere"),
+    ReaderEntry("python-homes", "python_homes", ("bin/python", "/site-packages"), "anywhere"),
     ReaderEntry("versions", "versions", (
         "driver", "cuda", "nvcc", "torch", "==", "libc", "sm_", "nvidia", "capability", "archs", "triton", "flash",
     ), "anywhere"),

@@ -44,6 +44,13 @@ class CudaAvailable(Fact, frozen=True, kw_only=True):
     available: bool
 
 
+class PythonHome(Fact, frozen=True, kw_only=True):
+    """An environment (prefix folder) that a path names: by its interpreter, or by its site-packages."""
+
+    prefix: str
+    interpreter: str | None = None
+
+
 class EnvironmentVariable(Fact, frozen=True, kw_only=True):
     """An environment variable of the process, as a dump or a command line shows it."""
 
