@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from loadpath.core.layers import Layer, LayerState
 from loadpath.core.vocabulary import (
     BlastRadius,
     Boundary,
@@ -86,6 +87,15 @@ class StepReport(msgspec.Struct, frozen=True):
     ranks: dict[str, float] = {}
 
 
+class LayerReport(msgspec.Struct, frozen=True):
+    """One layer of a checked machine. `why`: what shows it, or what would; `evidence`: the lines that do."""
+
+    layer: Layer
+    state: LayerState
+    why: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
 class MemoryPart(msgspec.Struct, frozen=True):
     name: str
     bytes: int
@@ -125,6 +135,8 @@ class Report(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     steps: tuple[StepReport, ...] = ()
     memory: tuple[MemoryLedger, ...] = ()
+    layers: tuple[LayerReport, ...] = ()
+    """Of a checked machine (`check`, a bundle), from the ground up; empty where no probe ran."""
     holds: tuple[str, ...] = ()
     """Boundaries of the stack that the captures prove to work."""
     captures: tuple[CaptureReport, ...] = ()

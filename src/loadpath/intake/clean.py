@@ -12,6 +12,7 @@ from loadpath.intake.decode import decode
 from loadpath.intake.markup import unescaped, unquoted
 from loadpath.intake.prefixes.learned import learn
 from loadpath.intake.prefixes.strip import strip
+from loadpath.intake.samples import parts
 from loadpath.intake.terminal import BAR, shown
 from loadpath.intake.wrapped import rejoined
 
@@ -37,6 +38,25 @@ def clean(data: bytes) -> list[Line]:
 
 def clean_numbered(physical: Iterable[tuple[int, str]]) -> list[Line]:
     """The same for lines that were picked out of a source, each with its number."""
+    lines: list[Line] = []
+    for is_sample, own in parts(physical):
+        lines += _sample(own) if is_sample else _pasted(own)
+    return lines
+
+
+def _sample(physical: list[tuple[int, str]]) -> list[Line]:
+    """The lines of a sample: a program wrote it, so its lines are whole and nobody speaks in between."""
+    (number, header), *data = physical
+    lines = [Line(number, header, header)]
+    pieces = [piece for number, line in data for piece in _pieces(number, line)]
+    carriers = learn([piece.raw for piece in pieces])
+    for piece in pieces:
+        text, origin, _ = strip(piece.raw, carriers)
+        lines += _lines_of(piece, text, origin)
+    return lines
+
+
+def _pasted(physical: list[tuple[int, str]]) -> list[Line]:
     pieces = _dedented([piece for number, line in physical for piece in _pieces(number, line)])
     carriers = learn([unquoted(piece.raw) for piece in pieces])
     lines: list[Line] = []

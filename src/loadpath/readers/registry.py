@@ -26,13 +26,15 @@ from loadpath.core.text import Capture, Line
 
 class ReaderEntry(msgspec.Struct, frozen=True):
     """`sniffs`: literals (any case), one of which is in every capture of this kind (in its first line for blocks);
-    () for a reader that must be asked always. `module` is in `package`; entries of other packages name their own."""
+    () for a reader that must be asked always. `module` is in `package`; entries of other packages name their own.
+    `alone`: no other reader looks at its captures (their words are loadpath's own, not those of a program)."""
 
     kind: str
     module: str
     sniffs: tuple[str, ...]
     where: Literal["block", "anywhere"] = "block"
     package: str = "loadpath.readers"
+    alone: bool = False
 
 
 class ReaderModule(Protocol):
@@ -41,6 +43,8 @@ class ReaderModule(Protocol):
 
 
 READERS: tuple[ReaderEntry, ...] = (
+    ReaderEntry("loadpath-sample", "loadpath_sample", ("#loadpath-sample",), alone=True),
+    ReaderEntry("whereabouts", "whereabouts", ("#loadpath-sample",), alone=True),
     ReaderEntry("symptoms", "symptoms", (), "anywhere"),
     ReaderEntry("load-bars", "load_bars", ("shards", "b/s"), "anywhere"),
     ReaderEntry("commands", "commands", (

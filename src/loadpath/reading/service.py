@@ -19,6 +19,7 @@ from loadpath.diagnosis.diagnose import diagnose
 from loadpath.engines import registry as engines
 from loadpath.intake.clean import clean
 from loadpath.intake.cut import LogShape, Shape, cut
+from loadpath.intake.samples import labelled
 from loadpath.readers import registry as readers
 from loadpath.reading.second_look import second_look
 
@@ -91,6 +92,17 @@ def case_of(captures: list[Capture], broken: list[Skipped]) -> Case:
 
 
 def captures_of(source: str, lines: list[Line]) -> list[Capture]:
+    """The captures of a source. Where samples of a live machine say of what kind their lines are, that is taken."""
+    made: list[Capture] = []
+    for kind, own in labelled(lines):
+        if kind is not None and (readers.by_kind(kind) or engines.by_kind(kind)):
+            made.append(Capture(kind, source, tuple(own)))
+        else:
+            made += _cut(source, own)
+    return made
+
+
+def _cut(source: str, lines: list[Line]) -> list[Capture]:
     text = "\n".join(line.raw for line in lines).lower()
     blocks = [
         Shape(entry.kind, tuple(s.lower() for s in entry.sniffs), readers.load(entry).extent)
@@ -121,13 +133,15 @@ def _parted(captures: list[Capture]) -> list[Capture]:
 def facts_of(capture: Capture, broken: list[Skipped]) -> list[Fact]:
     """All facts of a capture: by the reader or engine of its kind, then by the readers that look at every capture.
 
-    A reader that breaks is noted in `broken`.
+    A reader that breaks is noted in `broken`. Captures that loadpath's own probes wrote are read by their reader alone.
     """
     facts: list[Fact] = []
     if engine := engines.by_kind(capture.kind):
         facts += guarded(engine.engine, partial(engines.load(engine).read, capture), broken)
     elif reader := readers.by_kind(capture.kind):
         facts += guarded(reader.kind, partial(readers.load(reader).read, capture), broken)
+        if reader.alone:
+            return sorted(facts, key=lambda fact: fact.span.first_line)
     text = capture.text.lower()
     for entry in readers.present(text, "anywhere"):
         facts += guarded(entry.kind, partial(readers.load(entry).read, capture), broken)

@@ -1,0 +1,160 @@
+"""Names of hosts and users in texts: where they stand, and their aliases.
+
+A name that is also a word of the logs (a host called `gpu`, a user called `max`) is masked only where a name stands:
+replaced everywhere it would change what the text says, and such a name tells nobody whose machine it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+
+# Names that everybody's machine has.
+COMMON = frozenset((
+    "root", "nobody", "ubuntu", "debian", "centos", "rocky", "fedora", "ec2-user", "azureuser", "admin", "user", "users", "app",
+    "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "host", "hostname", "node", "server", "worker", "docker",
+    "daemon", "nvidia", "nvidia-persistenced", "vllm", "sglang", "ollama", "ray", "jovyan", "linux", "kernel", "systemd", "none",
+    "null", "default", "shared", "git", "hf", "python", "host.docker.internal", "host.containers.internal", "linuxbrew", "runner",
+    "container", "system", "unknown", "example.com", "example.org",
+))  # fmt: skip
+# Domains that anybody's logs name.
+PUBLIC = re.compile(
+    r"(?i)(?:^|\.)(?:huggingface\.co|hf\.co|github(?:usercontent)?\.com|github\.io|gitlab\.com|nvidia\.com|nvcr\.io|pytorch\.org|"
+    r"python\.org|pypi\.org|pythonhosted\.org|docker\.(?:io|com)|ghcr\.io|quay\.io|gcr\.io|k8s\.io|kubernetes\.io|readthedocs\.io|"
+    r"vllm\.ai|sglang\.ai|sgl-project\.(?:io|ai)|ollama\.(?:com|ai)|modelscope\.c(?:n|om)|openai\.com|anaconda\.(?:com|org)|"
+    r"ubuntu\.com|debian\.org|kernel\.org|freedesktop\.org|ray\.io|microsoft\.com|googleapis\.com|amazonaws\.com|example\.(?:com|org))$"
+)
+_NAME = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
+_LABEL = r"[A-Za-z0-9][\w-]*"
+_HOSTS = (
+    # syslog and journalctl: time, host, program
+    rf"(?m)^(?:<\d+>)?(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{{4}}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?) "
+    rf"(?P<name>{_NAME}) (?=(?:kernel|[\w./@-]+(?:\[\d+\])?): )",
+    rf"(?m)^Linux (?P<name>{_NAME}) (?=\d+\.\d+)",
+    rf"(?i)\b(?:hostname|nodename|node[_-]name|host[_-]name)['\"]?\s*[:=]\s*['\"]?(?P<name>{_NAME})",
+    rf"(?m)^ {{1,4}}Name: (?P<name>{_NAME})$",
+    rf"\b[a-z][a-z0-9+.]*://(?:[^\s/@'\"]*@)?(?P<name>{_LABEL}(?:\.{_LABEL})*\.[A-Za-z]{{2,}})(?=[:/?#\s'\"),]|$)",
+    rf"(?<![\w./-])(?P<name>{_LABEL}(?:\.{_LABEL})*\.(?:internal|local|lan|corp|intra|intranet|localdomain|home\.arpa))(?![\w-]|\.\w)",
+    rf"(?<![\w./-])(?P<name>{_LABEL}(?:\.{_LABEL})*\.[a-z]{{2,}}):\d{{2,5}}/",
+    rf"(?<![\w.+-])[\w.+-]+@(?P<name>{_LABEL}(?:\.{_LABEL})+)(?![\w-])",
+    r"(?m)^\[?[a-z_][\w-]*@(?P<name>[A-Za-z0-9][\w.-]*)(?=[:\s][^\n]{0,60}[#$] ?)",
+)
+_USERS = (
+    r"/(?:home|Users)/(?P<name>[A-Za-z0-9_][\w.-]*)",
+    r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)=['\"]?(?P<name>[A-Za-z_][\w.-]*)",
+    r"\buid=\d+\((?P<name>[\w.-]+)\)",
+    r"\b(?:for|by) user '?(?P<name>[A-Za-z_][\w.-]*)",
+    rf"(?<![\w.+/:-])(?P<name>[A-Za-z_][\w.+-]*)@(?={_LABEL}(?:\.{_LABEL})+(?![\w-]))",
+    r"(?m)^\[?(?P<name>[a-z_][\w-]*)@(?=[A-Za-z0-9][\w.-]*[:\s][^\n]{0,60}[#$] ?)",
+)  # fmt: skip
+_ALIAS = re.compile(r"(?:host|user)\d+(?:\.example)?")
+SHORTEST = 3
+"""Letters of a name that is masked wherever it stands; a shorter one is only where a name stands."""
+
+
+class Names(msgspec.Struct, frozen=True):
+    """The names of one machine: its host names and those of the people with an account on it."""
+
+    hosts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+class NameFinder:
+    """Finds names, and replaces them by `host1`, `user2`: one alias for a host with and without its domain."""
+
+    def __init__(self, names: Names) -> None:
+        self._known: dict[str, dict[str, str]] = {"host": {}, "user": {}}
+        self._anywhere: re.Pattern[str] | None = None
+        for sort, given in (("host", names.hosts), ("user", names.users)):
+            for name in given:
+                self._alias(sort, name)
+
+    def learn(self, text: str) -> None:
+        for sort, found in _found(text):
+            self._alias(sort, found["name"])
+
+    def redact(self, text: str) -> str:
+        for sort, patterns in (("host", _host_patterns()), ("user", _user_patterns())):
+            for pattern in patterns:
+                text = pattern.sub(lambda m, sort=sort: self._in_place(sort, m), text)  # type: ignore[misc]
+        if self._anywhere is None:
+            self._anywhere = self._everywhere()
+        return self._anywhere.sub(self._replaced, text)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {f"{sort} name": len(set(known.values())) for sort, known in self._known.items() if known}
+
+    def _alias(self, sort: str, name: str) -> str:
+        """The alias of `name`; the name itself where it tells nothing or is an alias already."""
+        low = name.lower()
+        if _tells_nothing(low):
+            return name
+        known = self._known[sort]
+        if low not in known:
+            short = low.partition(".")[0] if sort == "host" else low
+            alias = known.get(short) or f"{sort}{len(set(known.values())) + 1}"
+            known[low] = alias
+            if sort == "host" and not _tells_nothing(short) and len(short) >= SHORTEST:
+                known.setdefault(short, alias)
+            self._anywhere = None
+        return known[low]
+
+    def _in_place(self, sort: str, match: re.Match[str]) -> str:
+        start, end = match.span("name")
+        alias = self._alias(sort, match["name"])
+        return match.string[match.start() : start] + alias + match.string[end : match.end()]
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        low = match[0].lower()
+        return self._known["host"].get(low) or self._known["user"].get(low) or match[0]
+
+    def _everywhere(self) -> re.Pattern[str]:
+        names = [n for known in self._known.values() for n in known if len(n) >= SHORTEST and not _is_word(n)]
+        names.sort(key=len, reverse=True)
+        words = "|".join(re.escape(name) for name in names)
+        return re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])" if names else r"(?!)", re.IGNORECASE)
+
+
+def _found(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    for sort, patterns in (("host", _host_patterns()), ("user", _user_patterns())):
+        for pattern in patterns:
+            for match in pattern.finditer(text):
+                yield sort, match
+
+
+def _tells_nothing(low: str) -> bool:
+    return low in COMMON or low.isdigit() or bool(_ALIAS.fullmatch(low) or PUBLIC.search(low)) or _is_number(low)
+
+
+def _is_number(low: str) -> bool:
+    return bool(re.fullmatch(r"[\d.]+", low))
+
+
+@cache
+def _host_patterns() -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern) for pattern in _HOSTS)
+
+
+@cache
+def _user_patterns() -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern) for pattern in _USERS)
+
+
+@cache
+def _words() -> frozenset[str]:
+    """The words that readers and tables look for in a text."""
+    from loadpath.knowledge.tables import findings
+    from loadpath.readers.registry import READERS
+
+    literals = [s for entry in READERS for s in entry.sniffs]
+    literals += [s for row in findings().values() for match in row.match for s in (*match.literals, match.example)]
+    return frozenset(word for text in literals for word in re.findall(r"[a-z0-9]+", text.lower()))
+
+
+def _is_word(name: str) -> bool:
+    """Whether every part of a name is a word of the logs."""
+    return all(part in _words() for part in re.findall(r"[a-z0-9]+", name))

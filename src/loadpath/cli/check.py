@@ -1,0 +1,84 @@
+"""`loadpath check`: the live machine, layer by layer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from loadpath.cli.options import Output, Unreadable, output_options, write
+from loadpath.core.layers import LAYERS
+
+if TYPE_CHECKING:
+    from loadpath.core.sample import Sample
+
+
+@click.command("check")
+@click.option("--layer", "layers", multiple=True, type=click.Choice(LAYERS), help="Only this layer; may be repeated.")
+@click.option(
+    "--timeout",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 600),
+    metavar="S",
+    help="Seconds that each command gets.",
+)
+@click.option(
+    "--root",
+    default="/",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    help="A saved machine's file tree in place of /: nothing is run.",
+)
+@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Keep every sample as a file in DIR.")
+@click.option("--list", "list_only", is_flag=True, help="List the probes and run none.")
+@click.option("-v", "--verbose", is_flag=True, help="Say each command on standard error, also without a terminal.")
+@output_options
+def command(
+    layers: tuple[str, ...], timeout: float, root: str, save: str | None, list_only: bool, verbose: bool, **output: object
+) -> None:  # fmt: skip
+    """Check this machine layer by layer, and name the first that does not hold.
+
+    Runs read-only commands with time-outs and says each on standard error; nothing is changed. Works without root,
+    without a GPU and inside a container, and says what it could not see from there.
+
+    \b
+    Examples:
+      loadpath check
+      sudo loadpath check --html machine.html
+      loadpath check --layer kernel-module --layer device-nodes
+      loadpath check --save evidence/ && loadpath read evidence/
+
+    \b
+    Exit status: 0 no error found, 1 an error found, 2 could not run, 3 not enough to judge.
+    """
+    from loadpath.checking.service import gathered, report_on, saved
+    from loadpath.collect.probe import Machine
+    from loadpath.collect.registry import probes
+
+    wanted = tuple(layer for layer in LAYERS if layer in layers)
+    if list_only:
+        for probe in probes(wanted):
+            click.echo(f"{probe.layer:18} {probe.name}")
+        return
+    shown = Output(**output)  # type: ignore[arg-type]
+    loud = verbose or sys.stderr.isatty()
+    samples = gathered(Machine(root, timeout_s=timeout), wanted, _tell if loud else None)
+    if save:
+        try:
+            Path(save).mkdir(parents=True, exist_ok=True)
+            for name, data in saved(samples):
+                Path(save, name).write_bytes(data)
+        except OSError as error:
+            raise Unreadable(f"cannot write {error.filename or save}: {error.strerror or error}") from error
+        click.echo(f"saved {len(samples)} samples in {save}", err=True)
+    sys.exit(write(report_on(samples), shown))
+
+
+def _tell(sample: Sample) -> None:
+    """One line on standard error: how long it took, how it went, what was asked."""
+    outcome = "" if sample.outcome == "ok" else f"  [{sample.outcome}]"
+    what = sample.command if len(sample.command) <= 90 else f"{sample.command[:87]}..."
+    click.echo(f"{sample.seconds:7.2f} s  {what}{outcome}", err=True)

@@ -1,0 +1,59 @@
+"""Where loadpath itself runs: on the host or in a container or pod, as whom, on which kernel. It decides what the other
+probes can see at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from loadpath.collect.probe import Machine, Probe, Sample
+
+_RUNTIMES = ("docker", "containerd", "crio", "cri-o", "libpod", "podman", "kubepods", "lxc", "garden", "nspawn")
+
+
+def gather(machine: Machine) -> Iterator[Sample]:
+    lines = [f"kernel: {machine.text('/proc/sys/kernel/osrelease') or 'unknown'}"]
+    os_name = _os_name(machine)
+    if os_name:
+        lines.append(f"os: {os_name}")
+    if machine.live:
+        lines.append(f"user: {'root' if os.geteuid() == 0 else f'uid {os.geteuid()}'}")
+        lines.append(f"groups: {' '.join(map(str, sorted(os.getgroups())))}")
+    lines += [f"container: {sign}" for sign in container_signs(machine)]
+    if "KUBERNETES_SERVICE_HOST" in machine.environ:
+        lines.append("pod: KUBERNETES_SERVICE_HOST is set")
+    for name in ("pid", "mnt", "user"):
+        if link := machine.readlink(f"/proc/self/ns/{name}"):
+            lines.append(f"namespace {name}: {link}")
+    uid_map = (machine.text("/proc/self/uid_map") or "").split()
+    if uid_map and uid_map[:3] != ["0", "0", "4294967295"]:
+        lines.append(f"uid-map: {' '.join(uid_map)}")
+    yield machine.told(lines, name="whereabouts", kind="whereabouts", command="cat /proc/sys/kernel/osrelease /etc/os-release "
+                       "/proc/1/cgroup; ls /.dockerenv /run/.containerenv; id")  # fmt: skip
+
+
+def _os_name(machine: Machine) -> str:
+    for line in (machine.text("/etc/os-release") or "").splitlines():
+        if line.startswith("PRETTY_NAME="):
+            return line.partition("=")[2].strip("\"'")
+    return ""
+
+
+def container_signs(machine: Machine) -> list[str]:
+    """What shows that this is a container, in words; none on a host."""
+    signs = [f"{path} exists" for path in ("/.dockerenv", "/run/.containerenv") if machine.exists(path)]
+    groups = machine.text("/proc/1/cgroup") or ""
+    if sign := next((name for name in _RUNTIMES if name in groups), None):
+        signs.append(f"the cgroup of process 1 names {sign}")
+    if told := machine.environ.get("container"):
+        signs.append(f"container={told}")
+    mounts = machine.text("/proc/1/mounts") or machine.text("/proc/self/mounts") or ""
+    for line in mounts.splitlines():
+        words = line.split()
+        if len(words) > 3 and words[1] == "/" and words[2] in ("overlay", "fuse-overlayfs"):
+            signs.append(f"the root file system is {words[2]}")
+            break
+    return signs
+
+
+PROBES = (Probe("whereabouts", "whereabouts", "host", gather),)
