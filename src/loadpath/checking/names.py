@@ -46,10 +46,12 @@ _USERS = (
     r"/(?:home|Users)/(?P<name>[A-Za-z0-9_][\w.-]*)",
     r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)=['\"]?(?P<name>[A-Za-z_][\w.-]*)",
     r"\buid=\d+\((?P<name>[\w.-]+)\)",
-    r"\b(?:for|by) user '?(?P<name>[A-Za-z_][\w.-]*)",
+    r"\bsession (?:opened|closed) for user (?P<name>[A-Za-z_][\w.-]*)",
     rf"(?<![\w.+/:-])(?P<name>[A-Za-z_][\w.+-]*)@(?={_LABEL}(?:\.{_LABEL})+(?![\w-]))",
     r"(?m)^\[?(?P<name>[a-z_][\w-]*)@(?=[A-Za-z0-9][\w.-]*[:\s][^\n]{0,60}[#$] ?)",
 )  # fmt: skip
+# Modules whose names end like a host's.
+_MODULE = re.compile(r"(?:threading|torch|ray|vllm|sglang|grpc|asyncio|multiprocessing|google|triton|werkzeug)\.")
 _ALIAS = re.compile(r"(?:host|user)\d+(?:\.example)?")
 SHORTEST = 3
 """Letters of a name that is masked wherever it stands; a shorter one is only where a name stands."""
@@ -127,11 +129,8 @@ def _found(text: str) -> Iterator[tuple[str, re.Match[str]]]:
 
 
 def _tells_nothing(low: str) -> bool:
-    return low in COMMON or low.isdigit() or bool(_ALIAS.fullmatch(low) or PUBLIC.search(low)) or _is_number(low)
-
-
-def _is_number(low: str) -> bool:
-    return bool(re.fullmatch(r"[\d.]+", low))
+    known = _ALIAS.fullmatch(low) or PUBLIC.search(low) or _MODULE.match(low) or re.fullmatch(r"[\d.]+", low)
+    return low in COMMON or bool(known)
 
 
 @cache
@@ -145,16 +144,16 @@ def _user_patterns() -> tuple[re.Pattern[str], ...]:
 
 
 @cache
-def _words() -> frozenset[str]:
-    """The words that readers and tables look for in a text."""
+def _vocabulary() -> str:
+    """What readers and tables look for in a text, and their examples: a blank around every word."""
     from loadpath.knowledge.tables import findings
     from loadpath.readers.registry import READERS
 
     literals = [s for entry in READERS for s in entry.sniffs]
     literals += [s for row in findings().values() for match in row.match for s in (*match.literals, match.example)]
-    return frozenset(word for text in literals for word in re.findall(r"[a-z0-9]+", text.lower()))
+    return f" {re.sub(r'[^a-z0-9]+', ' ', ' '.join(literals).lower())} "
 
 
 def _is_word(name: str) -> bool:
-    """Whether every part of a name is a word of the logs."""
-    return all(part in _words() for part in re.findall(r"[a-z0-9]+", name))
+    """Whether a name is a word (or words in a row) of the logs."""
+    return f" {re.sub(r'[^a-z0-9]+', ' ', name.lower()).strip()} " in _vocabulary()
