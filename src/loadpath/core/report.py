@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from loadpath.core.layers import Layer, LayerState
+from loadpath.core.plan import Plan
+from loadpath.core.table import Table
 from loadpath.core.vocabulary import (
     BlastRadius,
     Boundary,
@@ -143,6 +145,9 @@ class Report(msgspec.Struct, frozen=True):
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
     facts: tuple[dict[str, Any], ...] = ()
+    plan: Plan | None = None
+    """What `plan` computed; the findings then judge the lines that the engine would print."""
+    tables: tuple[Table, ...] = ()
     schema: str = SCHEMA
 
     @property
