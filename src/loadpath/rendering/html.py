@@ -5,9 +5,12 @@ from __future__ import annotations
 from html import escape
 from importlib.resources import files
 
+from loadpath.core.plan import Plan
 from loadpath.core.report import Finding, MemoryLedger, Remedy, Report
+from loadpath.core.table import Table
 from loadpath.core.units import show_bytes
-from loadpath.rendering import words
+from loadpath.rendering import plan as planned
+from loadpath.rendering import tables, words
 
 _COLOURS = (("weights", "#4c78a8"), ("non-torch", "#b279a2"), ("activation peak", "#eeca3b"), ("CUDA graphs", "#72b7b2"),
             ("KV cache", "#54a24b"), ("", "#9d9da1"))  # fmt: skip
@@ -24,7 +27,9 @@ def to_html(report: Report) -> str:
     for heading, own in words.grouped(report):
         items = "".join(f"<li><strong>{escape(f.title)}</strong> {_place(f)}<br>{escape(f.cause)}</li>" for f in own)
         body.append(f"<h2>{heading}</h2><ul>{items}</ul>")
-    body += _steps(report) + [_memory(ledger) for ledger in report.memory] + _notes(report)
+    body += _steps(report) + [_memory(ledger) for ledger in report.memory]
+    body += _plan(report.plan) if report.plan else []
+    body += [_figures(table) for table in report.tables] + _notes(report)
     style = files("loadpath.rendering").joinpath("report.css").read_text("utf-8")
     title = escape(f"{words.STATES[report.verdict.state].capitalize()}: {report.verdict.sentence}")
     return (
@@ -109,3 +114,19 @@ def _notes(report: Report) -> list[str]:
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     made = [f"<h2>Notes</h2><ul class='soft'>{items}</ul>"] if notes else []
     return [*made, f"<p class='soft'>Read: {escape(words.seen(report))}.</p>"]
+
+
+def _plan(plan: Plan) -> list[str]:
+    rows = [*planned.figures(plan), *(planned.identity(plan.identity) if plan.identity else [])]
+    told = "".join(f"<tr><td>{escape(label)}</td><td>{escape(text)}</td></tr>" for label, text in rows)
+    made = [f"<h2>Planned: {escape(planned.headline(plan))}</h2><table>{told}</table>"]
+    if plan.lines:
+        made.append(f"<h2>The engine will print</h2><pre>{escape(chr(10).join(plan.lines))}</pre>")
+    return made
+
+
+def _figures(table: Table) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in tables.heads(table))
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in tables.cells(table))
+    note = f"<p class='soft'>{escape(table.note)}</p>" if table.note else ""
+    return f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{rows}</table>{note}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from loadpath.core.plan import Plan
 from loadpath.core.report import Finding, Report
+from loadpath.core.table import Table
 from loadpath.core.units import show_bytes
-from loadpath.rendering import words
+from loadpath.rendering import plan as planned
+from loadpath.rendering import tables, words
 
 
 def to_markdown(report: Report) -> str:
@@ -21,6 +24,9 @@ def to_markdown(report: Report) -> str:
             )
         )
     parts += _steps(report) + _memory(report)
+    parts += _plan(report.plan) if report.plan else []
+    for table in report.tables:
+        parts += _figures(table)
     notes = words.notes(report)
     if report.holds:
         notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
@@ -72,3 +78,23 @@ def _memory(report: Report) -> list[str]:
             "\n".join(["| part | size | basis |", "|---|---|---|", *rows]),
         ]
     return parts
+
+
+def _plan(plan: Plan) -> list[str]:
+    rows = [*planned.figures(plan), *(planned.identity(plan.identity) if plan.identity else [])]
+    lines = "\n".join(plan.lines)
+    return [
+        f"### Planned: {planned.headline(plan)}",
+        "\n".join(f"- {label}: {text}" for label, text in rows),
+        *([f"The engine will print:\n\n```text\n{lines}\n```"] if lines else []),
+    ]
+
+
+def _figures(table: Table) -> list[str]:
+    heads = tables.heads(table)
+    rows = [_row(heads), _row(["---"] * len(heads)), *(_row(row) for row in tables.cells(table))]
+    return [f"### {table.title}", "\n".join(rows), *([table.note] if table.note else [])]
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"

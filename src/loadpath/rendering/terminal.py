@@ -13,9 +13,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from loadpath.core.plan import Plan
 from loadpath.core.report import Finding, MemoryLedger, Report
+from loadpath.core.table import Table as Figures
 from loadpath.core.units import show_bytes, show_seconds
-from loadpath.rendering import words
+from loadpath.rendering import plan as planned
+from loadpath.rendering import tables, words
 from loadpath.rendering.bar import look, memory_bar
 
 NARROWEST, WIDEST, PIPED = 60, 200, 100
@@ -48,6 +51,8 @@ def show(report: Report, to: Console) -> None:
 def blocks(report: Report, width: int) -> list[RenderableType]:
     """The report's parts, in the order in which they are read."""
     made: list[RenderableType] = [_verdict(report)]
+    if report.plan:
+        made.append(Text(planned.headline(report.plan), style="dim"))
     if root := report.root:
         made += _cause(root)
     for heading, own in words.grouped(report):
@@ -56,6 +61,9 @@ def blocks(report: Report, width: int) -> list[RenderableType]:
         made += [_heading("Steps"), ladder]
     for ledger in report.memory:
         made += [_heading(f"Memory of GPU {ledger.gpu}"), *_ledger(ledger, width)]
+    made += _plan(report.plan) if report.plan else []
+    for table in report.tables:
+        made += _figures(table)
     made += _notes(report)
     return made
 
@@ -188,6 +196,36 @@ def _ledger(ledger: MemoryLedger, width: int) -> list[RenderableType]:
         letter, style = look(part.name)
         table.add_row(Text(letter, style=f"{style} reverse"), part.name, size, Text(basis, style="dim"))
     return [_in(block) for block in (head, bar, table) if block]
+
+
+def _plan(plan: Plan) -> list[RenderableType]:
+    """A plan's figures, what the engine will print, and what the numbers are made of."""
+    made: list[RenderableType] = [_heading("Planned"), _in(_pairs(planned.figures(plan)))]
+    if plan.lines:
+        lines = Group(*(Text(line, style="dim") for line in plan.lines))
+        made += [_heading("The engine will print"), _in(lines)]
+    if plan.identity:
+        made += [_heading("Numbers"), _in(_pairs(planned.identity(plan.identity)))]
+    return made
+
+
+def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
+    table = _rows()
+    for label, text in rows:
+        table.add_row(Text(label, style="dim"), text)
+    return table
+
+
+def _figures(table: Figures) -> list[RenderableType]:
+    """A table of figures: numbers to the right, wide text wraps in the last column."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    for head, column in zip(tables.heads(table), table.columns, strict=True):
+        number = tables.is_number(column, table)
+        shown.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in tables.cells(table):
+        shown.add_row(*row)
+    made: list[RenderableType] = [_heading(table.title), _in(shown)]
+    return [*made, _in(Text(table.note, style="dim"))] if table.note else made
 
 
 def _notes(report: Report) -> list[RenderableType]:

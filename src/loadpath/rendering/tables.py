@@ -1,0 +1,75 @@
+"""Tables of figures as text cells: one spelling of each unit, for every rendering."""
+
+from __future__ import annotations
+
+from loadpath.core.table import Cell, Column, Table
+from loadpath.core.units import show_bytes, show_count, show_seconds
+
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def cell(value: Cell, column: Column) -> str:
+    """One value with its unit: `"44.71 GiB"`, `"5 %"`, `"yes"`; `"–"` where nothing is known."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    match column.unit:
+        case "bytes":
+            return show_bytes(value)
+        case "seconds":
+            return _short(value) if value < 1 else show_seconds(value)
+        case "share":
+            return f"{value * 100:.3g} %"
+        case "tokens/s" | "tokens" | "requests":
+            return show_count(value) if value >= 100 or value == int(value) else f"{value:.3g}"
+        case "FLOP/s" | "bytes/s":
+            return _prefixed(value, column.unit.replace("bytes", "B"))
+        case "watts":
+            return f"{value:,.0f} W"
+        case _:
+            return show_count(value) if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+def _prefixed(value: float, unit: str) -> str:
+    factor, prefix = next(((f, p) for f, p in _PREFIXES if value >= f), (1.0, ""))
+    return f"{value / factor:.3g} {prefix}{unit}"
+
+
+def heads(table: Table) -> list[str]:
+    """The columns' names, with the unit where the cells do not say it."""
+    return [f"{c.name} ({c.unit})" if c.unit in ("tokens", "tokens/s", "requests") else c.name for c in table.columns]
+
+
+def cells(table: Table) -> list[list[str]]:
+    return [[cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
+
+
+def is_number(column: Column, table: Table) -> bool:
+    """Whether a column holds figures only, to be set to the right."""
+    at = table.columns.index(column)
+    return all(isinstance(row[at], (int, float)) or row[at] is None for row in table.rows)
+
+
+def to_csv(table: Table) -> str:
+    """The table as CSV with plain figures, units in the heads (`kv_cache_bytes`)."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_csv_name(column) for column in table.columns)
+    writer.writerows(["" if value is None else value for value in row] for row in table.rows)
+    return out.getvalue()
+
+
+def _csv_name(column: Column) -> str:
+    name = column.name.replace(" ", "_")
+    unit = column.unit.replace("/s", "_per_s")
+    return f"{name}_{unit}" if unit and not name.endswith(unit) else name
