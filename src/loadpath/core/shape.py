@@ -161,6 +161,9 @@ class Layer(_Part, frozen=True, tag="layer"):
     mixers: tuple[Mixer, ...] = ()
     feeds: tuple[FeedForward, ...] = ()
     norms: int = 2
+    other: int = 0
+    """Parameters of small parts that this vocabulary has no word for (AltUp, Laurel, hyper-connections of some families):
+    unquantised, whole on every rank."""
 
 
 class Rope(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -249,6 +252,8 @@ class ModelShape(msgspec.Struct, frozen=True, omit_defaults=True):
     state_dtype: Dtype | None = None
     """Recurrent state; None: the model's dtype."""
     hyper_connections: int = 0
+    other: int = 0
+    """Parameters outside the layers that no other field counts (norm of the embedding, relative positions)."""
     drafter: Drafter | None = None
     towers: tuple[Tower, ...] = ()
     quantisation: Quantisation | None = None
