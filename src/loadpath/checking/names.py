@@ -69,6 +69,7 @@ class NameFinder:
 
     def __init__(self, names: Names) -> None:
         self._known: dict[str, dict[str, str]] = {"host": {}, "user": {}}
+        self._used: dict[str, str] = {}
         self._anywhere: re.Pattern[str] | None = None
         for sort, given in (("host", names.hosts), ("user", names.users)):
             for name in given:
@@ -88,7 +89,9 @@ class NameFinder:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {f"{sort} name": len(set(known.values())) for sort, known in self._known.items() if known}
+        """How many hosts and users were masked so far."""
+        used = [self._used[alias] for alias in sorted(self._used)]
+        return {f"{sort} name": used.count(sort) for sort in self._known if sort in used}
 
     def _alias(self, sort: str, name: str) -> str:
         """The alias of `name`; the name itself where it tells nothing or is an alias already."""
@@ -108,11 +111,16 @@ class NameFinder:
     def _in_place(self, sort: str, match: re.Match[str]) -> str:
         start, end = match.span("name")
         alias = self._alias(sort, match["name"])
+        if alias != match["name"]:
+            self._used[alias] = sort
         return match.string[match.start() : start] + alias + match.string[end : match.end()]
 
     def _replaced(self, match: re.Match[str]) -> str:
         low = match[0].lower()
-        return self._known["host"].get(low) or self._known["user"].get(low) or match[0]
+        sort = "host" if low in self._known["host"] else "user"
+        alias = self._known[sort].get(low, match[0])
+        self._used[alias] = sort
+        return alias
 
     def _everywhere(self) -> re.Pattern[str]:
         names = [n for known in self._known.values() for n in known if len(n) >= SHORTEST and not _is_word(n)]

@@ -11,6 +11,7 @@ from loadpath import __version__
 VERBS = {
     "read": "Read logs and dumps: name what broke, why, and what to change.",
     "check": "Check this machine layer by layer: name the first that does not hold.",
+    "bundle": "Pack the evidence of this machine into one masked file, before anything is restarted.",
     "explain": "Explain a step, a boundary, a finding, or a figure of a log or tool.",
     "rules": "List every finding that loadpath can make.",
     "schema": "Print the JSON Schema of a report.",

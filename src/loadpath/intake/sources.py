@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import IO, cast
 
 from loadpath.core.report import Skipped
+from loadpath.intake.bundles import FOLDER, MANIFEST, MOST, is_manifest
 
 GIB = 1 << 30
 MOST_EXPANDED = 16 * GIB  # of one argument: what a bomb may cost is some time, never memory
@@ -248,10 +249,17 @@ def _tar(name: str, stream: IO[bytes], budget: _Budget, depth: int) -> Iterator[
     import tarfile
 
     with tarfile.open(fileobj=stream, mode="r|") as archive:
-        for member in archive:
+        bundle = False
+        for position, member in enumerate(archive):
             if not member.isfile():
                 continue
-            inner = f"{name}:{member.name}"
+            if position == 0 and member.name == MANIFEST and member.size < MOST:
+                text = cast(IO[bytes], archive.extractfile(member)).read()
+                if bundle := is_manifest(text):
+                    continue
+                yield from _member(f"{name}:{member.name}", io.BytesIO(text), budget, depth)
+                continue
+            inner = member.name.removeprefix(FOLDER) if bundle else f"{name}:{member.name}"
             if reason := no_text_name(member.name):
                 yield Skipped(inner, reason)
                 continue

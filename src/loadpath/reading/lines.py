@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 
 from loadpath.core.report import Skipped
@@ -25,6 +26,15 @@ def named_lines(arguments: Iterable[str], skipped: list[Skipped]) -> Iterator[tu
             lines, notes = lines_of(item)
             skipped += notes
             yield item.name, lines
+
+
+def lines_of_bytes(name: str, data: bytes, skipped: list[Skipped]) -> list[Line]:
+    """The lines of a named byte string, as those of a file with the same bytes; what was not read goes to `skipped`."""
+    if len(data) <= SMALL:
+        return clean(data)
+    lines, notes = lines_of(Source(name, io.BytesIO(data), skipped))
+    skipped += notes
+    return lines
 
 
 def lines_of(source: Source) -> tuple[list[Line], tuple[Skipped, ...]]:

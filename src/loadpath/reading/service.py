@@ -17,7 +17,6 @@ from loadpath.core.report import CaptureReport, Report, Skipped
 from loadpath.core.text import Capture, Line
 from loadpath.diagnosis.diagnose import diagnose
 from loadpath.engines import registry as engines
-from loadpath.intake.clean import clean
 from loadpath.intake.cut import LogShape, Shape, cut
 from loadpath.intake.samples import labelled
 from loadpath.readers import registry as readers
@@ -26,7 +25,11 @@ from loadpath.reading.second_look import second_look
 
 def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
     """The report on named byte strings."""
-    return read_lines((name, clean(data)) for name, data in sources)
+    from loadpath.reading.lines import lines_of_bytes
+
+    skipped: list[Skipped] = []
+    report = read_lines((name, lines_of_bytes(name, data, skipped)) for name, data in sources)
+    return msgspec.structs.replace(report, skipped=(*report.skipped, *skipped))
 
 
 def read_paths(paths: Sequence[str]) -> Report:

@@ -1,0 +1,106 @@
+"""A bundle: masked, whole by its manifest, capped, and read elsewhere with the same findings."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+import zstandard
+
+from loadpath.checking.bundle import Manifest, bundle, fit, verified, write
+from loadpath.checking.names import Names
+from loadpath.checking.service import report_on
+from loadpath.collect.probe import Machine
+from loadpath.core.report import Report
+from loadpath.core.sample import Sample, from_bytes, header_of
+from loadpath.reading.service import read_paths
+
+XID = (
+    b"Jan  3 10:00:00 trainbox7 kernel: NVRM: GPU at PCI:0000:3b:00: GPU-5a1c29e0-77b1-4c3e-9d21-0b6f7a1d2c3e\n"
+    b"Jan  3 10:00:01 trainbox7 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, GPU has fallen off the bus.\n"
+)
+SAMPLES = (
+    Sample("kernel-log", "kernel-log", "journalctl -k", 0, 0.3, "2026-01-03T10:05:00Z", data=XID),
+    Sample("nvidia-smi", "text", "nvidia-smi --token=hf_abcdefghijk123 /home/zofia", 9, 0.1, outcome="failed",
+           data=b"No devices were found\n"),
+)  # fmt: skip
+NAMES = Names(hosts=("trainbox7",), users=("zofia",))
+
+
+def findings(report: Report) -> bytes:
+    return msgspec.json.encode(report.findings)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with zstandard.ZstdDecompressor().stream_reader(path.open("rb")) as packed:
+        archive = tarfile.open(fileobj=io.BytesIO(packed.read()))  # noqa: SIM115
+    return {m.name: archive.extractfile(m).read() for m in archive}  # type: ignore[union-attr]
+
+
+def test_reading_a_bundle_gives_the_findings_that_check_gave_byte_for_byte(tmp_path: Path) -> None:
+    made = write(SAMPLES, tmp_path / "b.tar.zst", NAMES)
+    masked = [from_bytes(data) for name, data in contents(made.path).items() if name.startswith("captures/")]
+    read = read_paths([str(made.path)])
+    assert findings(read) == findings(report_on([s for s in masked if s]))
+    assert read.root_cause == report_on(SAMPLES).root_cause
+    assert not read.skipped or all("manifest" not in skipped.what for skipped in read.skipped)
+
+
+def test_an_unmasked_bundle_reads_like_the_machine_itself(tmp_path: Path) -> None:
+    made = write(SAMPLES, tmp_path / "b.tar.zst", None)
+    assert findings(read_paths([str(made.path)])) == findings(report_on(SAMPLES))
+    assert not made.manifest.redacted
+
+
+def test_nothing_that_identifies_is_in_the_file(tmp_path: Path) -> None:
+    made = write(SAMPLES, tmp_path / "b.tar.zst", NAMES)
+    everything = b"".join(contents(made.path).values())
+    for secret in (b"trainbox7", b"zofia", b"abcdefghijk123", b"5a1c29e0"):
+        assert secret not in everything
+    for name, data in contents(made.path).items():
+        if name.startswith("captures/"):
+            assert header_of(data.split(b"\n")[0].decode()), "masking leaves the header readable"
+
+
+def test_the_manifest_comes_first_and_its_sums_hold(tmp_path: Path) -> None:
+    made = write(SAMPLES, tmp_path / "b.tar.zst", NAMES)
+    files = contents(made.path)
+    assert next(iter(files)) == "manifest.json"
+    manifest = msgspec.json.decode(files["manifest.json"], type=Manifest)
+    assert manifest.members[0].command == "journalctl -k"
+    assert manifest.masked["host name"] == 1
+    assert verified(made.path) == []
+
+
+def test_a_long_log_is_cut_and_the_cut_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "vllm.log"
+    log.write_bytes(b"".join(b"INFO step %d\n" % i for i in range(60_000)) + b"ERROR last words\n")
+    root = tmp_path / "root"
+    root.mkdir()
+    made = bundle(Machine(root), tmp_path / "b.tar.zst", most_bytes=200_000, logs=[str(log)])
+    data = contents(made.path)["captures/log-vllm.txt"]
+    assert data.endswith(b"ERROR last words\n")
+    assert b"left out here" in data
+    assert b"bytes left out" in data.split(b"\n")[0]
+    assert sum(m.bytes for m in made.manifest.members) < 230_000
+
+
+def test_small_samples_stay_whole_beside_a_large_one() -> None:
+    big = Sample("big", "log", "x", data=b"a line of a log\n" * 100_000)
+    fitted, left_out = fit([*SAMPLES, big], 300_000)
+    assert [len(s.data) for s in fitted[:2]] == [len(s.data) for s in SAMPLES]
+    assert left_out[:2] == [0, 0]
+    assert left_out[2] > 1_000_000
+
+
+def test_a_file_is_only_replaced_by_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "b.tar.zst"
+    target.write_bytes(b"an older one")
+    monkeypatch.setattr("tarfile.TarFile.addfile", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write(SAMPLES, target, None)
+    assert target.read_bytes() == b"an older one"
+    assert list(tmp_path.iterdir()) == [target]
