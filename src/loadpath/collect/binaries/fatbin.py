@@ -137,7 +137,7 @@ def cubin(elf: Elf) -> Code:
     """The architecture of a separately stored cubin, by the layout of its header flags and its tool-kit note."""
     second = elf.abi_version >= _ABI_OF_SECOND_LAYOUT
     arch = elf.flags >> 8 & 0xFF if second else elf.flags & 0xFF
-    if not 10 <= arch:
+    if not arch >= 10:
         raise BadElf(f"its header names no architecture (flags {elf.flags:#x})")
     note = elf.section(".note.nv.tkinfo")
     told = _TOLD_TARGET.search(elf.data[note.offset : note.end]) if note else None
