@@ -18,6 +18,12 @@ class ProbeEntry(msgspec.Struct, frozen=True):
 
 PROBES: tuple[ProbeEntry, ...] = (
     ProbeEntry("whereabouts"),
+    ProbeEntry("pci"),
+    ProbeEntry("kernel_module"),
+    ProbeEntry("device_nodes"),
+    ProbeEntry("user_driver"),
+    ProbeEntry("driver_calls"),
+    ProbeEntry("nvidia_smi"),
 )  # fmt: skip
 
 
