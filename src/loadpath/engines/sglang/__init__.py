@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadpath.core.facts.base import Fact
+from loadpath.core.plan import Plan
 from loadpath.core.text import Capture, Line
 from loadpath.engines.line_table import read_table, thinned
 from loadpath.engines.sglang.flags import flag as flag
@@ -16,6 +17,7 @@ from loadpath.engines.sglang.passes import name_passes, with_serving
 from loadpath.engines.sglang.serving import SERVING
 from loadpath.engines.sglang.settings import SETTINGS
 from loadpath.engines.sglang.startup import STARTUP
+from loadpath.planning.deployment import Deployment
 
 ROWS = (*SETTINGS, *STARTUP, *SERVING)
 _STARTS = ("server_args=ServerArgs(", "server_args={'")
@@ -28,3 +30,10 @@ def starts_run(line: Line) -> bool:
 
 def read(capture: Capture) -> Iterator[Fact]:
     yield from thinned(with_serving(name_passes(list(read_table(capture, ROWS)))))
+
+
+def plan(deployment: Deployment) -> Plan:
+    """The memory of a start, planned (see `planning`, imported only here: reading a log does not need it)."""
+    from loadpath.engines.sglang.planning import plan as planned
+
+    return planned(deployment)

@@ -1,0 +1,133 @@
+"""From the memory that is left to tokens: SGLang's pools (every token, window, recurrent state) and its request table.
+
+There is no profiling pass: with P free before the weights and A after them, the pools share A - P x (1 - f); see
+`engines.sglang.memory`. Sizes in bytes on one rank.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadpath.engines.sglang.planning.cells import Cells
+from loadpath.engines.sglang.planning.options import Options
+
+PADDED_STATE_SINCE = (0, 5, 20)
+"""The state pool keeps one slot more than it hands out (it does not in 0.5.16)."""
+EVICTION_STEP = 128
+"""Tokens between two evictions of a request's window (SGLANG_SWA_EVICTION_INTERVAL)."""
+
+
+class Pools(msgspec.Struct, frozen=True):
+    """Capacities and bytes. `tokens` is what SGLang prints as max_total_num_tokens; `window_tokens` 0: no window pool."""
+
+    tokens: int
+    max_requests: int
+    full_bytes: int
+    window_tokens: int = 0
+    window_bytes: int = 0
+    state_slots: int = 0
+    state_bytes: int = 0
+    spare_state_bytes: int = 0
+    """States that verification of drafts keeps beside the slots."""
+    table_bytes: int = 0
+
+    @property
+    def cache_bytes(self) -> int:
+        return self.full_bytes + self.window_bytes
+
+
+def pools(room: float, cells: Cells, options: Options, draft_layers: int = 0) -> Pools:
+    """The pools in `room` bytes; `tokens` <= 0 where it does not suffice."""
+    slots, spare = _state_slots(room, cells, options)
+    padded = slots + 1 if options.version >= PADDED_STATE_SINCE and slots else slots
+    left = room - padded * cells.state - spare
+    full, window = _tokens(left, cells, options, draft_layers)
+    tokens = _capped(full or window, cells, options)
+    if tokens <= 0:
+        return Pools(tokens, 0, 0, state_slots=slots, state_bytes=padded * cells.state, spare_state_bytes=spare)
+    if window and tokens != full:
+        window = _aligned(tokens * options.window_ratio, options.page) if full else tokens
+    requests = max_requests(tokens, slots, options)
+    kept = tokens + options.page  # one page more, which padded batches write to
+    return Pools(
+        tokens=tokens, max_requests=requests,
+        full_bytes=round(kept * cells.full) if full else 0,
+        window_tokens=window, window_bytes=round((window + options.page) * cells.window) if window else 0,
+        state_slots=slots, state_bytes=padded * cells.state, spare_state_bytes=spare,
+        table_bytes=(requests + 1) * (options.context + 4 + options.draft_tokens) * 4,
+    )  # fmt: skip
+
+
+def _state_slots(room: float, cells: Cells, options: Options) -> tuple[int, int]:
+    """(slots, bytes of drafts' states). The states get m / (1 + m) of the room unless their number is given."""
+    if not cells.state:
+        return 0, 0
+    drafts, requests = options.draft_tokens, max(1, (options.max_requests or 0) // options.dp)
+    if options.state_slots is not None or (not options.radix_cache and options.max_requests):
+        slots = (options.state_slots or options.max_requests or 0) // options.dp
+        return slots, cells.state * min(requests, slots) * drafts if drafts else 0
+    budget = room * options.state_ratio / (1 + options.state_ratio)
+    pad = options.version >= PADDED_STATE_SINCE
+    if not drafts:
+        return max(0, int((budget - cells.state * pad) // cells.state)), 0
+    if options.version < (0, 5, 14):
+        spare = cells.state * requests * drafts
+        budget = (room - spare) * options.state_ratio / (1 + options.state_ratio)
+        return max(0, int(budget // cells.state)), spare
+    price = cells.state * (1 + drafts / options.slots_per_request)
+    slots = max(0, int((budget - cells.state * (1 + drafts) * pad) // price))
+    return slots, cells.state * (min(requests, slots // options.slots_per_request) + pad) * drafts
+
+
+def _tokens(left: float, cells: Cells, options: Options, draft_layers: int) -> tuple[int, int]:
+    """(tokens of the full pool, of the window pool) before caps; a drafter's layers share the cells (0.5.14 on)."""
+    full, window = cells.full, cells.window
+    if draft_layers and cells.full_layers:
+        full += full / cells.full_layers * draft_layers
+    if not window:
+        return _aligned(left / full, options.page) if full else 0, 0
+    if not full:
+        return 0, _aligned(left / window, options.page)
+    if (span := _fixed_window(cells, options)) is not None:
+        return _aligned((left - span * window) / full, options.page), span
+    if options.version < (0, 5, 10):  # the tokens of one uniform pool, shared out anew
+        uniform = int(left // (full + window))
+        tokens = int(uniform * (full + window) / (full + options.window_ratio * window))
+        return _aligned(tokens, options.page), _aligned(int(tokens * options.window_ratio), options.page)
+    tokens = _aligned(left / (full + options.window_ratio * window), options.page)
+    return tokens, _aligned(int(tokens * options.window_ratio), options.page)
+
+
+def _fixed_window(cells: Cells, options: Options) -> int | None:
+    """Without a prefix cache and with a given number of requests, the window pool holds their worst case (0.5.16 on)."""
+    if options.version < (0, 5, 16) or options.radix_cache or not options.max_requests or options.chunk <= 0:
+        return None
+    page, drafts = options.page, max(1, options.draft_tokens)
+    request = cells.window_tokens + EVICTION_STEP * drafts + page + (2 * drafts if options.speculation else page)
+    total = request * max(1, options.max_requests // options.dp) + 2 * options.chunk + page
+    return -(-total // page) * page
+
+
+def _capped(tokens: int, cells: Cells, options: Options) -> int:
+    """The user's cap, and the headroom that drafts add to the printed number up to 0.5.9."""
+    if options.speculation and (0, 4, 6) <= options.version < (0, 5, 10) and not cells.state and tokens > 0:
+        requests = max_requests(tokens, 0, options)
+        tokens += requests * (options.draft_steps * options.draft_topk + options.draft_tokens) + 100
+    if options.max_tokens is not None:
+        tokens = min(tokens, options.max_tokens)
+    return _aligned(tokens, options.page)
+
+
+def max_requests(tokens: int, slots: int, options: Options) -> int:
+    """max_running_requests per data-parallel rank."""
+    if options.max_requests is not None:
+        most = max(1, options.max_requests // (options.dp if options.attention_tp != options.tp else 1))
+    else:
+        most = min(max(int(tokens / options.context * 512), 2048), 4096)
+    if options.version >= (0, 5, 10):
+        most = min(most, tokens // 2)
+    return min(most, slots // options.slots_per_request) if slots else most
+
+
+def _aligned(tokens: float, page: int) -> int:
+    return int(tokens // page) * page
