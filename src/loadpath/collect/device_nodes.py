@@ -70,12 +70,12 @@ def gather_access(machine: Machine) -> Iterator[Sample]:
     elif machine.exists("/sys/fs/cgroup/cgroup.controllers"):
         lines.append("cgroup: version 2 (device rules are a BPF program: only opening tells)")
     if lines:
-        yield machine.told(lines, name="device-majors", kind="device-majors",
+        yield machine.told(lines, name="device-majors", kind="device-access",
                            command="cat /proc/devices /sys/fs/cgroup/devices/devices.list")  # fmt: skip
 
 
 PROBES = (
     Probe("device-nodes", "device-nodes", "device-nodes", gather_nodes),
     Probe("device-access", "device-access", "device-nodes", gather_access),
-    Probe("device-holders", "device-holders", "device-nodes", gather_holders),
+    Probe("device-holders", "device-access", "device-nodes", gather_holders),
 )

@@ -25,7 +25,7 @@ def gather_holders(machine: Machine) -> Iterator[Sample]:
         elif devices and len(lines) < MOST:
             lines.append(_line(machine, pid, devices))
     lines.append(f"processes: {own} in sight, {hidden} of them hide their open files from this user")
-    yield machine.told(lines, name="device-holders", kind="device-holders", command="fuser -v /dev/nvidia*")
+    yield machine.told(lines, name="device-holders", kind="device-access", command="fuser -v /dev/nvidia*")
 
 
 def _devices(machine: Machine, pid: str) -> list[str] | None:

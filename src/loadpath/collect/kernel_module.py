@@ -124,7 +124,7 @@ def gather_proc(machine: Machine) -> Iterator[Sample]:
         yield machine.cat(f"{_PROC}/gpus/{slot}/information", name=f"gpu-information-{slot.replace(':', '-')}",
                           kind="proc-driver")  # fmt: skip
     if machine.exists(f"{_PROC}/params"):
-        yield machine.cat(f"{_PROC}/params", name="module-parameters", kind="module-parameters")
+        yield machine.cat(f"{_PROC}/params", name="module-parameters", kind="text")
 
 
 def gather_dkms(machine: Machine) -> Iterator[Sample]:

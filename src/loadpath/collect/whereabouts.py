@@ -20,6 +20,8 @@ def gather(machine: Machine) -> Iterator[Sample]:
         lines.append(f"user: {'root' if os.geteuid() == 0 else f'uid {os.geteuid()}'}")
         lines.append(f"groups: {' '.join(map(str, sorted(os.getgroups())))}")
     lines += [f"container: {sign}" for sign in container_signs(machine)]
+    if virtual := _virtual_machine(machine):
+        lines.append(f"virtual-machine: {virtual}")
     if "KUBERNETES_SERVICE_HOST" in machine.environ:
         lines.append("pod: KUBERNETES_SERVICE_HOST is set")
     for name in ("pid", "mnt", "user"):
@@ -36,6 +38,15 @@ def _os_name(machine: Machine) -> str:
     for line in (machine.text("/etc/os-release") or "").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip("\"'")
+    return ""
+
+
+def _virtual_machine(machine: Machine) -> str:
+    """What says that this is a virtual machine; "" where nothing does."""
+    maker = " ".join(machine.text(f"/sys/class/dmi/id/{name}") or "" for name in ("sys_vendor", "product_name")).strip()
+    flags = next((x for x in (machine.text("/proc/cpuinfo") or "").splitlines() if x.startswith("flags")), "")
+    if " hypervisor" in flags:
+        return f"the CPU has the hypervisor flag{f' ({maker})' if maker else ''}"
     return ""
 
 

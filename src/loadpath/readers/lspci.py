@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from typing import Any
 
 from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.gpu import LinkState, PciDevice
@@ -36,6 +37,12 @@ def _patterns() -> dict[str, re.Pattern[str]]:
         ),
         "driver": re.compile(r"^Kernel driver in use: (\S+)"),
         "modules": re.compile(r"^Kernel modules: (.+)"),
+        "unassigned": re.compile(r"^Region (\d): Memory at <(?:unassigned|ignored)> .*?(?:\[size=(\w+)\])?$"),
+        "aer": re.compile(r"^AER: corrected (\d+), nonfatal (\d+), fatal (\d+)"),
+        "numa": re.compile(r"^NUMA node: (\d+)"),
+        "iommu": re.compile(r"^IOMMU group: (\d+)"),
+        "power": re.compile(r"^Power state: (\w+)"),
+        "function": re.compile(r"^SR-IOV: a virtual function"),
         "detail": re.compile(
             r"^(?:Lnk(?:Cap|Sta|Ctl)2?|Kernel (?:driver|modules)|Subsystem|Control|Status|Region|Capabilities|Flags|Memory at|"
             r"I/O ports|Expansion ROM|Interrupt|Latency|NUMA node|IOMMU group|Physical Slot|DeviceName|Dev(?:Cap|Ctl|Sta)2?|"
@@ -114,9 +121,29 @@ def _device(block: list[Line], capture: Capture) -> Iterator[Fact]:
         **at(capture, block[0]), slot=head["slot"], kind=head["kind"], name=name or None,
         device_id=(number[1] or number[2]).lower() if number else None, kernel_driver=driver,
         kernel_modules=tuple(word.strip() for word in modules.split(",") if word.strip()),
-        answers=not (revision and revision[1] == "ff"),
+        answers=not (revision and revision[1] == "ff"), **_details(block),
     )  # fmt: skip
     yield from _link(block, head["slot"], name or None, capture)
+
+
+def _details(block: list[Line]) -> dict[str, Any]:
+    """What else stands below a device: windows without an address, error counts, its place."""
+    hits: dict[str, list[re.Match[str]]] = {}
+    for line in block[1:]:
+        for name in ("unassigned", "aer", "numa", "iommu", "power", "function"):
+            if found := _patterns()[name].match(line.text.strip()):
+                hits.setdefault(name, []).append(found)
+    told: dict[str, Any] = {}
+    if "unassigned" in hits:
+        told["unassigned"] = tuple(f"{m[1]} ({m[2]})" if m[2] else m[1] for m in hits["unassigned"])
+    if "aer" in hits:
+        told["aer"] = tuple(int(figure) for figure in hits["aer"][0].groups())
+    for name, field in (("numa", "numa_node"), ("iommu", "iommu_group")):
+        if name in hits:
+            told[field] = int(hits[name][0][1])
+    if "power" in hits:
+        told["power_state"] = hits["power"][0][1]
+    return {**told, "virtual_function": True} if "function" in hits else told
 
 
 def _link(block: list[Line], slot: str | None, name: str | None, capture: Capture) -> Iterator[LinkState]:

@@ -125,7 +125,7 @@ _STATE = (
     Field(GpuState, "compute_mode", compute_mode, "Compute Mode", "compute_mode", "compute_mode"),
     Field(GpuState, "mig", plain, "MIG Mode > Current", "mig_mode/current_mig", "mig.mode.current"),
     Field(GpuState, "virtualisation", plain, "GPU Virtualization Mode > Virtualization Mode",
-          "gpu_virtualization_mode/virtualization_mode"),
+          "gpu_virtualization_mode/virtualization_mode", "virtualization_mode"),
 )  # fmt: skip
 
 _CLOCKS = (
@@ -167,9 +167,9 @@ _HEALTH = (
           "ecc_errors/volatile/sram_correctable|ecc_errors/volatile/dram_correctable",
           "ecc.errors.corrected.volatile.total", sum=True),
     Field(GpuHealth, "sram_threshold_exceeded", yes, "Aggregate > SRAM Threshold Exceeded",
-          "ecc_errors/aggregate/sram_threshold_exceeded"),
+          "ecc_errors/aggregate/sram_threshold_exceeded", "ecc.errors.sram.threshold_exceeded"),
     Field(GpuHealth, "repair_pending", yes, "Channel Repair Pending|TPC Repair Pending",
-          "ecc_errors/channel_repair_pending|ecc_errors/tpc_repair_pending", sum=True),
+          "ecc_errors/channel_repair_pending|ecc_errors/tpc_repair_pending", "repair.pending", sum=True),
     Field(GpuHealth, "remapped_corrected", whole, "Remapped Rows > Correctable Error", "remapped_rows/remapped_row_corr",
           "remapped_rows.correctable"),
     Field(GpuHealth, "remapped_uncorrected", whole, "Remapped Rows > Uncorrectable Error",
@@ -188,7 +188,7 @@ _HEALTH = (
           "retired_pages/pending_blacklist|retired_pages/pending_retirement", "retired_pages.pending"),
     Field(GpuHealth, "fabric_state", plain, "Fabric > State", "fabric/state", "fabric.state"),
     Field(GpuHealth, "fabric_status", plain, "Fabric > Status", "fabric/status", "fabric.status"),
-    Field(GpuHealth, "fabric_health", plain, "Health > Summary", "fabric/health/summary"),
+    Field(GpuHealth, "fabric_health", plain, "Health > Summary", "fabric/health/summary", "fabric.health.summary"),
 )  # fmt: skip
 
 _LINK = (
@@ -205,7 +205,7 @@ _LINK = (
           "pcie.link.width.current"),
     Field(LinkState, "max_width", whole, "Link Width > Max", "pci/pci_gpu_link_info/link_widths/max_link_width",
           "pcie.link.width.max"),
-    Field(LinkState, "replays", whole, "Replays Since Reset", "pci/replay_counter"),
+    Field(LinkState, "replays", whole, "Replays Since Reset", "pci/replay_counter", "pcie.replays"),
 )  # fmt: skip
 
 FIELDS = (*_STATE, *_CLOCKS, *_HEALTH, *_LINK)

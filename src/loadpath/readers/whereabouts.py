@@ -33,4 +33,5 @@ def read(capture: Capture) -> Iterator[Whereabouts]:
         container=told.get("container", ()),
         pod="pod" in told,
         user_namespace="uid-map" in told,
+        virtual_machine=next(iter(told.get("virtual-machine", ())), None),
     )

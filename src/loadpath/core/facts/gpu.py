@@ -250,6 +250,14 @@ class PciDevice(Fact, frozen=True, kw_only=True):
     kernel_driver: str | None = None
     kernel_modules: tuple[str, ...] = ()
     answers: bool = True
+    unassigned: tuple[str, ...] = ()
+    """Memory windows (BARs) without an address, as `1 (128G)`."""
+    aer: tuple[int, int, int] | None = None
+    """Corrected, nonfatal and fatal PCIe errors since boot; None where not counted."""
+    numa_node: int | None = None
+    iommu_group: int | None = None
+    power_state: str | None = None
+    virtual_function: bool = False
 
     @property
     def is_gpu(self) -> bool:
