@@ -52,6 +52,9 @@ class Attention(_Part, frozen=True, tag="attention"):
     """Reads the cache of an earlier layer: no key and value projections, no cache of its own."""
     cross: bool = False
     """Attends to an encoder's output (text or image): its cache grows with the encoder's tokens."""
+    index_heads: int = 0
+    """Heads of an indexer that picks the tokens to attend to (a key of `index_dim` per token beside the cache)."""
+    index_dim: int = 0
 
     @property
     def value_dim(self) -> int:
