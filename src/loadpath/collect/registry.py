@@ -24,6 +24,11 @@ PROBES: tuple[ProbeEntry, ...] = (
     ProbeEntry("user_driver"),
     ProbeEntry("driver_calls"),
     ProbeEntry("nvidia_smi"),
+    ProbeEntry("cuda_libraries"),
+    ProbeEntry("fat_binaries"),
+    ProbeEntry("libraries"),
+    ProbeEntry("python_packages"),
+    ProbeEntry("frameworks"),
 )  # fmt: skip
 
 

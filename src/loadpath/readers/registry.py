@@ -52,6 +52,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("cuda-init", "cuda_init", ("#loadpath-sample",)),
     ReaderEntry("nvml", "nvml", ("#loadpath-sample",)),
     ReaderEntry("inventory", "inventory", ("#loadpath-sample",), alone=True),
+    ReaderEntry("framework", "inventory", ("#loadpath-sample",)),
     ReaderEntry("container-stack", "container_stack", ("#loadpath-sample",), alone=True),
     ReaderEntry("engines-seen", "engines_seen", ("#loadpath-sample",), alone=True),
     ReaderEntry("host-settings", "host_settings", ("#loadpath-sample",), alone=True),

@@ -6,6 +6,7 @@ another word size or machine are passed over. What a process has loaded before c
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
@@ -42,14 +43,17 @@ class Loader:
             rows.setdefault(name, []).append(path)
         return rows
 
-    def resolve(self, wanted: str, asker: str, elf: Elf) -> Found | None:
+    def resolve(self, wanted: str, asker: str, elf: Elf, inherited: Sequence[str] = ()) -> Found | None:
         """The file for `wanted` when the library or program at path `asker` needs it; None where none would be found."""
-        return next(self.candidates(wanted, asker, elf), None)
+        return next(self.candidates(wanted, asker, elf, inherited), None)
 
-    def candidates(self, wanted: str, asker: str, elf: Elf) -> Iterator[Found]:
-        """Every file that could be taken, in the loader's order: the first one is."""
+    def candidates(self, wanted: str, asker: str, elf: Elf, inherited: Sequence[str] = ()) -> Iterator[Found]:
+        """Every file that could be taken, in the loader's order: the first one is.
+
+        `inherited`: the RPATH folders of the libraries that led to the asker; its own RUNPATH switches them off.
+        """
         told = elf.dynamic
-        rpath = () if told.runpath else told.rpath
+        rpath = () if told.runpath else (*told.rpath, *inherited)
         places: tuple[tuple[How, Iterable[str]], ...] = (
             ("RPATH", [wanted] if "/" in wanted else _in(rpath, wanted, asker, elf)),
             ("LD_LIBRARY_PATH", _in(self.library_path, wanted, asker, elf)),
@@ -74,12 +78,48 @@ class Loader:
         return self._fits[key]
 
 
+class Loaded(msgspec.Struct, frozen=True):
+    """One library that a process would have in memory: its file, how that was found, and which library asked first."""
+
+    path: str
+    how: How
+    asker: str
+
+
+def closure(loader: Loader, roots: Iterable[str]) -> dict[str, Loaded]:
+    """What a process has loaded after it opened `roots` in this order, by the name that was asked for: each library's
+    needs breadth first, a name that is there already counting for all who ask later."""
+    loaded: dict[str, Loaded] = {}
+    for root in roots:
+        queue: deque[tuple[str, tuple[str, ...]]] = deque([(root, ())])
+        while queue:
+            path, inherited = queue.popleft()
+            try:
+                with opened(loader.machine.path(path)) as elf:
+                    told = elf.dynamic
+                    loaded.setdefault(told.soname or path.rpartition("/")[2], Loaded(path, "default", path))
+                    for wanted in told.needed:
+                        found = None if wanted in loaded else loader.resolve(wanted, path, elf, inherited)
+                        if found is not None:
+                            loaded[wanted] = Loaded(found.path, found.how, path)
+                            own = () if told.runpath else spelled_out(told.rpath, path, elf)
+                            queue.append((found.path, (*own, *inherited)))
+            except (OSError, BadElf, ValueError):
+                continue
+    return loaded
+
+
 def _in(folders: Iterable[str], wanted: str, asker: str, elf: Elf) -> list[str]:
-    """`wanted` in each of the folders, `$ORIGIN/../lib` and the like spelled out."""
+    """`wanted` in each of the folders."""
+    return [f"{folder}/{wanted}" for folder in spelled_out(folders, asker, elf)]
+
+
+def spelled_out(folders: Iterable[str], asker: str, elf: Elf) -> tuple[str, ...]:
+    """Folders as written in a library at path `asker`, with `$ORIGIN` and the like filled in."""
     origin = asker.rpartition("/")[0] or "/"
-    paths = []
+    out = []
     for folder in folders:
         for name, value in (("ORIGIN", origin), ("LIB", "lib64"), ("PLATFORM", elf.machine_name.replace("-", "_"))):
             folder = folder.replace(f"${{{name}}}", value).replace(f"${name}", value)
-        paths.append(f"{folder.rstrip('/')}/{wanted}")
-    return paths
+        out.append(folder.rstrip("/"))
+    return tuple(out)

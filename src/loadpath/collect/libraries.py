@@ -1,0 +1,239 @@
+"""The library set of each Python environment: does the loader find what compiled modules need, the copy that belongs to
+them, and does the installed torch define the functions that they ask it for? Read from files; nothing is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from loadpath.collect.binaries.elf import MACHINES, BadElf, Elf, opened
+from loadpath.collect.binaries.resolve import Loaded, Loader, closure
+from loadpath.collect.binaries.symbols import Exports, undefined
+from loadpath.collect.cuda_libraries import library_folders, name_of
+from loadpath.collect.distributions import Distribution, distributions, owners
+from loadpath.collect.fat_binaries import binaries_below
+from loadpath.collect.probe import Machine, Probe, Sample
+from loadpath.collect.pythons import Environment, environments
+from loadpath.collect.records import record
+from loadpath.core.facts.binaries import (
+    BuiltForOther,
+    LibrariesResolved,
+    LibraryShadowed,
+    LibraryUnfound,
+    SymbolsUnfound,
+)
+
+_MODULE = re.compile(r"\.(?:cpython-(?P<python>\d{2,3})t?-(?P<machine>[\w-]+)|abi3)\.so$")
+# Of the driver, which another layer looks for; and the interpreter's own, which is in memory already.
+_NOT_OURS = re.compile(r"^(?:libcuda\.so|libnvidia-|libnvcuvid|libnvoptix|libpython3|ld-linux|linux-vdso)")
+_TORCH = ("libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so")
+_OF_TORCH = re.compile(r"^_ZNK?(?:3c10|2at|5torch|6caffe2)|^_ZT[IVS]N(?:3c10|2at|5torch)|^aoti_torch_|^THP[A-Z]")
+_OLD_ABI = re.compile(r"RKSs|SsE?$|Ss[bijlmS]|ISs")
+_NAMES_SHOWN = 3
+_FIRST_LOADED = ("libtorch_global_deps.so", "libtorch_python.so")
+"""What `import torch` opens, in its order."""
+
+
+def gather(machine: Machine) -> Iterator[Sample]:
+    lines = [line for environment in environments(machine) for line in Followed(machine, environment).lines()]
+    yield machine.told(lines, name="library-set", kind="inventory", outcome="ok" if lines else "missing",
+                       command="follow NEEDED, RPATH and symbols of the compiled Python modules, as ld.so would")  # fmt: skip
+
+
+class Followed:
+    """One environment's compiled modules, followed as the loader would."""
+
+    def __init__(self, machine: Machine, environment: Environment) -> None:
+        self.machine, self.environment = machine, environment
+        self.loader = Loader(machine)
+        self.packages = distributions(machine, environment)
+        self.owned = owners(machine, self.packages)
+        self.paths = [
+            p
+            for site in environment.site
+            for p in binaries_below(machine, site)
+            if not p.endswith((".cubin", ".fatbin"))
+        ]
+        self.names = {path.rpartition("/")[2]: path for path in self.paths}
+        self.torch = next((f"{site}/torch/lib" for site in environment.site if machine.exists(f"{site}/torch/lib")), "")
+        first = [f"{self.torch}/{name}" for name in _FIRST_LOADED if self.torch]
+        self.loaded: dict[str, Loaded] = closure(self.loader, first)
+
+    def lines(self) -> Iterator[str]:
+        modules = [path for path in self.paths if _MODULE.search(path) or path.startswith(f"{self.torch}/libtorch")]
+        unfound: dict[tuple[str, str], list[str]] = {}
+        needs = asked = 0
+        wrong: list[str] = []
+        with ExitStack() as stack:
+            exports = self._exports(stack)
+            for path in modules:
+                try:
+                    with opened(self.machine.path(path)) as elf:
+                        needs += len(elf.dynamic.needed)
+                        for wanted in self._open_needs(path, elf):
+                            unfound.setdefault((self._package(path), wanted), []).append(path)
+                        missing, looked_up = self._undefined(path, elf, exports)
+                        asked += looked_up
+                        wrong += missing
+                except (OSError, BadElf, ValueError):
+                    continue
+        yield record(LibrariesResolved, environment=self.environment.prefix, libraries=len(modules), needs=needs,
+                     unfound=len(unfound), symbols=asked)  # fmt: skip
+        for (_, wanted), askers in unfound.items():
+            yield self._unfound(wanted, askers)
+        yield from wrong
+        yield from self._shadowed()
+        yield from self._for_other(modules)
+
+    def _open_needs(self, path: str, elf: Elf) -> Iterator[str]:
+        """The libraries that neither torch has loaded before, nor the loader finds, nor the environment holds."""
+        for wanted in elf.dynamic.needed:
+            if wanted in self.loaded or wanted in self.names or _NOT_OURS.match(wanted):
+                continue
+            if self.loader.resolve(wanted, path, elf) is None:
+                yield wanted
+
+    def _unfound(self, wanted: str, askers: list[str]) -> str:
+        package = self.owned.get(askers[0])
+        return record(
+            LibraryUnfound,
+            library=askers[0],
+            needed=wanted,
+            askers=len(askers),
+            elsewhere=self._elsewhere(wanted),
+            **self._named(package),
+        )
+
+    def _elsewhere(self, wanted: str) -> str:
+        """The file in a toolkit's or conda's folder, where the loader does not look by itself."""
+        folders = [f"{self.environment.prefix}/lib"]
+        for name in self.machine.listdir("/usr/local"):
+            if name.startswith("cuda"):
+                folders += [f"/usr/local/{name}/lib64", f"/usr/local/{name}/compat"]
+        return next((f"{folder}/{wanted}" for folder in folders if self.machine.exists(f"{folder}/{wanted}")), "")
+
+    def _exports(self, stack: ExitStack) -> list[Exports]:
+        found = []
+        for name in _TORCH if self.torch else ():
+            try:
+                found.append(Exports(stack.enter_context(opened(self.machine.path(f"{self.torch}/{name}")))))
+            except (OSError, BadElf, ValueError):
+                continue
+        return found
+
+    def _undefined(self, path: str, elf: Elf, exports: list[Exports]) -> tuple[list[str], int]:
+        """Functions of torch that a module asks for and that none of torch's libraries defines; how many it asks for."""
+        if not exports or path.startswith(self.torch) or not any(name in _TORCH for name in elf.dynamic.needed):
+            return [], 0
+        asked = [name for name in undefined(elf) if _OF_TORCH.match(name)]
+        missing = [name for name in asked if not any(name in exported for exported in exports)]
+        missing = [name for name in missing if not self._defined_beside(name, path, elf)]
+        if not missing:
+            return [], len(asked)
+        torch = next((package.version for package in self.packages if package.name == "torch"), "")
+        old = any(_OLD_ABI.search(name) and "cxx11" not in name for name in missing)
+        line = record(SymbolsUnfound, library=path, count=len(missing), names=missing[:_NAMES_SHOWN], torch=torch, old_abi=old,
+                      **self._named(self.owned.get(path)))  # fmt: skip
+        return [line], len(asked)
+
+    def _defined_beside(self, name: str, path: str, elf: Elf) -> bool:
+        """Whether another library that the module needs, one of its own package, defines the function."""
+        for wanted in elf.dynamic.needed:
+            if wanted in _TORCH or wanted in self.loaded or (found := self.names.get(wanted)) is None:
+                continue
+            try:
+                with opened(self.machine.path(found)) as beside:
+                    if name in Exports(beside):
+                        return True
+            except (OSError, BadElf, ValueError):
+                continue
+        return False
+
+    def _shadowed(self) -> Iterator[str]:
+        """CUDA libraries that torch would take from outside the environment although the environment brings them."""
+        own = {
+            name: f"{folder}/{name}"
+            for folder in library_folders(self.machine, self.environment)
+            for name in self.machine.listdir(folder)
+            if name_of(name)
+        }
+        for wanted, taken in self.loaded.items():
+            path = own.get(wanted)
+            if path is None or self._same(path, taken.path):
+                continue
+            yield record(
+                LibraryShadowed,
+                library=taken.asker,
+                needed=wanted,
+                taken=taken.path,
+                own=path,
+                how=taken.how,
+                taken_version=self._version(taken.path),
+                own_version=self._version(path),
+                **{k: v for k, v in self._named(self.owned.get(taken.asker)).items() if k != "version"},
+            )
+
+    def _same(self, one: str, other: str) -> bool:
+        return os.path.realpath(self.machine.path(one)) == os.path.realpath(self.machine.path(other))
+
+    def _version(self, path: str) -> str:
+        """The version in the name of the file that a link leads to, or of the package that owns it."""
+        told = os.path.realpath(self.machine.path(path)).rpartition(".so.")[2]
+        owner = self.owned.get(path)
+        return told if "." in told else owner.version if owner else ""
+
+    def _for_other(self, modules: list[str]) -> Iterator[str]:
+        """Packages none of whose compiled modules fits this Python or this machine."""
+        here = self.environment.python.replace(".", "")
+        by_package: dict[str, list[tuple[str, str]]] = {}
+        for path in modules:
+            name = self._package(path)
+            if name and (hit := _MODULE.search(path)):
+                python = hit["python"] or here
+                by_package.setdefault(name, []).append(
+                    (path, "" if python == here else f"Python {python[0]}.{python[1:]}")
+                )
+        for built in by_package.values():
+            wrong = self._wrong_machine(built[0][0]) or (built[0][1] if all(what for _, what in built) else "")
+            package = self.owned.get(built[0][0])
+            if wrong and package:
+                local = (
+                    f"Python {self.environment.python}" if wrong.startswith("Python") else _machine_here(self.machine)
+                )
+                yield record(BuiltForOther, package=package.name, version=package.version, library=built[0][0], what=wrong,
+                             here=local, environment=self.environment.prefix)  # fmt: skip
+
+    def _wrong_machine(self, path: str) -> str:
+        here = _machine_here(self.machine)
+        try:
+            with opened(self.machine.path(path)) as elf:
+                return elf.machine_name if here and elf.machine_name != here else ""
+        except (OSError, BadElf, ValueError):
+            return ""
+
+    def _package(self, path: str) -> str:
+        package = self.owned.get(path)
+        return package.name if package else ""
+
+    def _named(self, package: Distribution | None) -> dict[str, str]:
+        return {
+            "environment": self.environment.prefix,
+            "package": package.name if package else "",
+            "version": package.version if package else "",
+        }
+
+
+def _machine_here(machine: Machine) -> str:
+    """The machine that the system's own programs are for, `x86-64`; "" where none can be read."""
+    for path in ("/bin/sh", "/usr/bin/env", "/bin/busybox"):
+        try:
+            with opened(machine.path(path)) as elf:
+                return MACHINES.get(elf.machine, "")
+        except (OSError, BadElf, ValueError):
+            continue
+    return ""
+
+
+PROBES = (Probe("library-set", "inventory", "library-set", gather),)
