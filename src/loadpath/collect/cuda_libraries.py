@@ -43,9 +43,9 @@ def _of_environments(machine: Machine) -> Iterator[str]:
                 if not name_of(name) or machine.readlink(path):
                     continue
                 owner = owned.get(path)
-                origin = "pip" if owner or "/nvidia/" in path else "bundled"
+                place = "pip" if owner or "/nvidia/" in path else "bundled"
                 package, version = (owner.name, owner.version) if owner else ("", "")
-                yield _line(machine, path, origin, environment, package, version if origin == "pip" else "")
+                yield _line(machine, path, place, environment, package, version if place == "pip" else "")
         if machine.exists(f"{environment.prefix}/conda-meta"):
             for name in machine.listdir(f"{environment.prefix}/lib"):
                 path = f"{environment.prefix}/lib/{name}"
@@ -85,7 +85,7 @@ def _of_toolkits(machine: Machine) -> Iterator[str]:
             continue
         home = f"/usr/local/{name}"
         if version := _toolkit_version(machine, home):
-            yield record(CudaLibraryFound, name="cuda-toolkit", soname="", path=home, version=version, origin="toolkit")
+            yield record(CudaLibraryFound, name="cuda-toolkit", soname="", path=home, version=version, place="toolkit")
         done: set[str] = set()
         for below in _TOOLKIT_FOLDERS:
             for file in machine.listdir(f"{home}/{below}"):
@@ -97,7 +97,7 @@ def _of_toolkits(machine: Machine) -> Iterator[str]:
             if hit := _COMPAT.match(file):
                 path = f"{home}/compat/{file}"
                 yield record(
-                    CudaLibraryFound, name="libcuda", soname="libcuda.so.1", path=path, version=hit[1], origin="compat"
+                    CudaLibraryFound, name="libcuda", soname="libcuda.so.1", path=path, version=hit[1], place="compat"
                 )
 
 
@@ -112,7 +112,7 @@ def _toolkit_version(machine: Machine, home: str) -> str:
 def _line(
     machine: Machine,
     path: str,
-    origin: str,
+    place: str,
     environment: Environment | None = None,
     package: str = "",
     version: str = "",
@@ -131,7 +131,7 @@ def _line(
         soname=soname or name,
         path=path,
         version=told if "." in told else version,
-        origin=origin,
+        place=place,
         package=package,
         environment=environment.prefix if environment else "",
         chosen=environment.chosen if environment else False,

@@ -21,12 +21,14 @@ _TABLE = Path(__file__).parent / "cuda.toml"
 
 
 class Toolkit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One CUDA minor: the branch whose drivers offer it, the driver it came with, its major's floor, ptxas targets."""
+    """One CUDA minor: the branch whose drivers offer it, the driver it came with, its major's floor, ptxas targets, and
+    the PTX version that it writes."""
 
     cuda: str
     branch: str
     min_driver: str = ""
     minor_floor: str = ""
+    ptx: str = ""
     releases: dict[str, str] = {}
     sm: tuple[str, ...] = ()
     notes: str = ""
@@ -207,7 +209,7 @@ def capability_of(sm: str) -> str | None:
 def covered(capability: str, archs: tuple[str, ...]) -> bool:
     """Whether code for `archs` runs on `capability`: a cubin of the same major and no higher minor; PTX of any lower.
 
-    Targets that end in `a` run on exactly that chip, those in `f` within the family.
+    Targets that end in `a` run on exactly that chip, those in `f` within the family, PTX of either kind included.
     """
     have = numbers(capability)
     for arch in archs:
@@ -216,7 +218,7 @@ def covered(capability: str, archs: tuple[str, ...]) -> bool:
             continue
         if arch.endswith("a"):
             fits = own == have
-        elif arch.startswith("compute_"):
+        elif arch.startswith("compute_") and not arch.endswith("f"):
             fits = own <= have
         else:
             fits = own[:1] == have[:1] and own <= have
@@ -229,6 +231,12 @@ def toolkits_with(sm: str) -> tuple[str, ...]:
     """The CUDA versions, oldest first, whose ptxas knows the target `sm` (`sm_121a`)."""
     found = [t.cuda for t in table().toolkit if sm in t.sm]
     return tuple(sorted(found, key=numbers))
+
+
+def cuda_of_ptx(isa: str) -> str | None:
+    """The oldest CUDA whose drivers compile PTX of version `isa`: `8.7` → `12.8`; None for one that is not listed."""
+    found = [t.cuda for t in table().toolkit if t.ptx and numbers(t.ptx) >= numbers(isa)]
+    return min(found, key=numbers, default=None)
 
 
 def wheels_for(capability: str, platform: str = "x86_64") -> tuple[TorchWheel, ...]:

@@ -125,7 +125,7 @@ _SAYINGS: dict[type[Fact], Callable[..., str]] = {
     binaries.RequirementUnmet: _needs,
     binaries.TorchInstalled: _torch,
     binaries.GpuCodeFound: _code,
-    binaries.CudaLibraryFound: lambda f: f"{f.path}: {f.soname} {f.version} ({f.origin})",
+    binaries.CudaLibraryFound: lambda f: f"{f.path}: {f.soname} {f.version} ({f.place})",
     binaries.LibrariesResolved: lambda f: (
         f"{f.environment}: {f.libraries} libraries, {f.needs} needs, {f.unfound} not found"
     ),

@@ -10,7 +10,7 @@ from typing import Literal
 
 from loadpath.core.facts.base import Fact
 
-LibraryOrigin = Literal["pip", "conda", "toolkit", "system", "bundled", "compat"]
+LibraryPlace = Literal["pip", "conda", "toolkit", "system", "bundled", "compat"]
 
 
 class PythonEnvironment(Fact, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class CudaLibraryFound(Fact, frozen=True, kw_only=True):
     soname: str
     path: str
     version: str = ""
-    origin: LibraryOrigin = "system"
+    place: LibraryPlace = "system"
     package: str = ""
     environment: str = ""
     chosen: bool = False
