@@ -50,6 +50,8 @@ class Attention(_Part, frozen=True, tag="attention"):
     """One learned attention sink per head."""
     reuses_cache: bool = False
     """Reads the cache of an earlier layer: no key and value projections, no cache of its own."""
+    borrowed: bool = False
+    """Its weights are another layer's (Zamba2's shared blocks): a cache of its own, no weights here."""
     cross: bool = False
     """Attends to an encoder's output (text or image): its cache grows with the encoder's tokens."""
     index_heads: int = 0

@@ -180,6 +180,8 @@ def _layer(layer: Layer, hidden: int, norm_vectors: int, per_layer: int, ways: i
 def mixer_tensors(mixer: Mixer, hidden: int, split: Split) -> list[Tensor]:
     """Weights of one token mixer."""
     if isinstance(mixer, Attention):
+        if mixer.borrowed:
+            return []
         return _attention(mixer, hidden, split.heads)
     if isinstance(mixer, LatentAttention):
         return _latent(mixer, hidden, split.heads)
@@ -211,7 +213,7 @@ def _attention(mixer: Attention, hidden: int, tp: int) -> list[Tensor]:
     if mixer.o_bias:
         found.append(Tensor("o.bias", "bias", hidden))
     if mixer.qk_norm == "head":
-        found += [Tensor("q_norm", "norm", mixer.head_dim), Tensor("k_norm", "norm", mixer.head_dim)]
+        found += [Tensor(name, "norm", mixer.head_dim) for name in ("q_norm", "k_norm")[: 1 if mixer.reuses_cache else 2]]
     elif mixer.qk_norm == "full":
         found += [Tensor("q_norm", "norm", heads * mixer.head_dim), Tensor("k_norm", "norm", own_kv * mixer.head_dim)]
     if mixer.sinks:

@@ -1,0 +1,147 @@
+"""A whole config.json → a shape: which family reads it, where its text model is, and how its weights are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Literal, cast
+
+import msgspec
+
+from loadpath.checkpoints.errors import ModelError
+from loadpath.checkpoints.hf_config import stack
+from loadpath.checkpoints.hf_config.family import FAMILIES, Family
+from loadpath.checkpoints.hf_config.fields import Fields
+from loadpath.core.shape import ModelShape
+
+Reader = Callable[[Fields], ModelShape]
+
+READERS: dict[str, str] = {
+    "bart": "seq2seq:bart", "mbart": "seq2seq:bart", "chatglm": "legacy:chatglm", "dbrx": "legacy:dbrx",
+    "deepseek_v4": "sparse:deepseek_v4", "falcon": "legacy:falcon", "RefinedWeb": "legacy:falcon",
+    "RefinedWebModel": "legacy:falcon", "gemma3n_text": "gemma:gemma3n", "gemma4_text": "gemma:gemma4",
+    "gemma4_unified_text": "gemma:gemma4", "glm5_next_text": "sparse:glm5_next", "lfm2": "convolution:lfm2",
+    "lfm2_moe": "convolution:lfm2", "longcat_flash": "sparse:longcat_flash", "mimo_v2_flash": "sparse:mimo_v2_flash",
+    "minimax": "convolution:minimax", "minimax_m1": "convolution:minimax", "minimax_text_01": "convolution:minimax",
+    "minimax_m3_vl_text": "sparse:minimax_m3", "mllama_text_model": "seq2seq:mllama", "mt5": "seq2seq:t5",
+    "nemotron-nas": "legacy:nemotron_nas", "persimmon": "legacy:persimmon", "qwen": "legacy:qwen1",
+    "step3p5": "sparse:step3p5", "t5": "seq2seq:t5", "umt5": "seq2seq:t5", "whisper": "seq2seq:whisper",
+    "zamba2": "legacy:zamba2",
+}  # fmt: skip
+"""model_type → module:function, for families that a row of `FAMILIES` does not describe."""
+
+ALIASES: dict[str, str] = {
+    "aquila": "llama", "yi": "llama", "Yi": "llama", "xverse": "llama", "orion": "llama", "solar": "llama",
+    "hyperclovax": "llama", "iquestcoder": "llama", "granite_docling_text": "llama", "voxtral_realtime_text": "llama",
+    "qwen2_vl_text": "qwen2", "qwen2_vl": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen2_5_vl": "qwen2",
+    "qwen2_5_omni_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen3_omni_moe_text": "qwen3_moe", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
+    "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
+    "glm4v_text": "glm4", "glm4v_moe_text": "glm4_moe", "glm_ocr_text": "glm4", "hunyuan": "hunyuan_v1_moe",
+    "kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "deepseek": "deepseek_v2", "dots1": "dots1",
+    "internlm": "internlm2", "baichuan_m1": "baichuan", "mistral_large4_text": "mistral4",
+    "NemotronH_Nano_VL_V2": "nemotron_h", "ernie4_5_vl_moe_text": "ernie4_5_moe", "phi4_multimodal": "phi3",
+    "phi4mm": "phi3", "phi3_v": "phi3", "phi3small": "phi3", "minicpm": "llama", "deepseek_vl_v2": "deepseek_v2",
+}  # fmt: skip
+"""model_type → the family that reads it alike."""
+
+ARCHITECTURES: dict[str, str] = {
+    "DeciLMForCausalLM": "nemotron-nas", "ExaoneForCausalLM": "exaone", "MiMoForCausalLM": "mimo",
+    "QWenLMHeadModel": "qwen", "BaichuanForCausalLM": "baichuan", "BaiChuanForCausalLM": "baichuan",
+    "ChatGLMModel": "chatglm", "ChatGLMForConditionalGeneration": "chatglm", "InternLM2ForCausalLM": "internlm2",
+    "InternLM3ForCausalLM": "internlm3", "KimiLinearForCausalLM": "kimi_linear", "MiniCPM3ForCausalLM": "minicpm3",
+}  # fmt: skip
+"""For configurations whose model_type is missing or shared: the class → the family."""
+
+TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+def shape_of(
+    config: Mapping[str, Any], where: str, name: str = "", quantisation: Mapping[str, Any] | None = None
+) -> ModelShape:
+    """The shape that `config` describes. `where` names the file in messages; `name` becomes the shape's id;
+    `quantisation`: the content of hf_quant_config.json, where the model has one."""
+    top = Fields(config, where)
+    architecture = str((config.get("architectures") or [""])[0])
+    text = text_section(top)
+    shape = read_text(text, architecture)
+    shape = msgspec.structs.replace(
+        shape,
+        id=name or str(config.get("_name_or_path") or "") or where,
+        family=top.kind or shape.family,
+        architecture=architecture or shape.architecture,
+        source=where,
+    )
+    return shape
+
+
+def text_section(top: Fields) -> Fields:
+    """The section of the language model; keys of the whole model that it leaves out are handed down."""
+    section = top.section(*TEXT)
+    if section is None:
+        return top
+    inner = section.section("text_config")
+    section = inner or section
+    data = dict(section.data)
+    for key in ("tie_word_embeddings", "dtype", "torch_dtype"):
+        if top.data.get(key) is not None and (key != "tie_word_embeddings" or key not in data):
+            data.setdefault(key, top.data[key])
+    return Fields(data, section.where, section.kind or _text_kind(top))
+
+
+def _text_kind(top: Fields) -> str:
+    """The text model's type where its section does not say: `<type>_text` where such a family exists, else Llama."""
+    for kind in (f"{top.kind}_text", ALIASES.get(top.kind, ""), top.kind):
+        if kind in FAMILIES or kind in READERS or kind in ALIASES:
+            return kind
+    return "llama"
+
+
+def read_text(f: Fields, architecture: str = "") -> ModelShape:
+    """The language model of one section."""
+    kind = f.kind
+    if kind not in FAMILIES and kind not in READERS and architecture in ARCHITECTURES:
+        kind = ARCHITECTURES[architecture]
+    kind = kind if kind in FAMILIES or kind in READERS else ALIASES.get(kind, kind)
+    if place := READERS.get(kind):
+        module, function = place.split(":")
+        reader = cast("Reader", getattr(import_module(f"loadpath.checkpoints.hf_config.{module}"), function))
+        return reader(f)
+    if family := FAMILIES.get(kind):
+        return stack.decoder(f, family)
+    return guessed(f, architecture)
+
+
+def guessed(f: Fields, architecture: str) -> ModelShape:
+    """An unknown architecture, read as a Llama-like decoder with the biases, norms and experts that its keys name."""
+    if not any(f.states(key) for key in stack.LAYERS):
+        raise ModelError(
+            f"{f.where}: no layers found (`num_hidden_layers`), and the architecture "
+            f"{architecture or f.kind or 'of this file'} is not known"
+        )
+    bias = next((key for key in ("attention_bias", "qkv_bias", "use_qkv_bias", "use_bias") if f.states(key)), False)
+    norm = next((key for key in ("use_qk_norm", "qk_norm", "qk_layernorm") if f.states(key)), "")
+    family = Family(
+        qkv_bias=bias,
+        o_bias=bias if bias in ("attention_bias", "use_bias") else False,
+        mlp_bias="mlp_bias",
+        qk_norm="head" if norm else "none",
+        qk_norm_key=norm,
+        windows="upper" if f.states("max_window_layers") else "pattern",
+        router_bias=f.text("topk_method") == "noaux_tc",
+        linear=_recurrent_kind(f),
+    )
+    shape = stack.decoder(f, family)
+    note = f"unknown architecture {architecture or f.kind}: read by the usual keys of a decoder; biases and norms are guessed"
+    return msgspec.structs.replace(shape, basis="inferred", note=note)
+
+
+def _recurrent_kind(f: Fields) -> Literal["", "gdn", "kda", "mamba1", "mamba2"]:
+    """What the recurrent layers of an unknown hybrid are, by the keys that describe them."""
+    if f.states("linear_num_value_heads"):
+        return "gdn"
+    if f.states("linear_attn_config"):
+        return "kda"
+    if f.states("mamba_num_heads", "mamba_n_heads", "n_mamba_heads"):
+        return "mamba2"
+    return "mamba1" if f.states("mamba_d_state") else ""

@@ -1,0 +1,169 @@
+"""Models that read a part of their cache: DeepSeek-V4, GLM-5-Next, LongCat, MiniMax-M3 and Step 3.5's windows, MiMo.
+
+Parameter counts follow the model classes of `transformers`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from loadpath.checkpoints.hf_config import feeds, kinds, mixers, rope, stack
+from loadpath.checkpoints.hf_config.family import FAMILIES, Family
+from loadpath.checkpoints.hf_config.fields import Fields
+from loadpath.core.shape import Attention, CompressedAttention, Dense, Experts, Layer, ModelShape, Rope
+
+_V4 = Family(windows="never", router_bias=True, mtp_own_embeddings=True)
+_RATIOS = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
+
+
+def deepseek_v4(f: Fields) -> ModelShape:
+    """Compressed attention with hyper-connections; the first layers route by hash."""
+    count = stack.layer_count(f)
+    ratios = _ratios(f, count)
+    layers = tuple(
+        Layer(mixers=(_compressed(f, ratio),), feeds=(feeds.experts(f, _V4, index),), norms=2)
+        for index, ratio in enumerate(ratios)
+    )
+    width = f.integer("qk_rope_head_dim")
+    return stack.around(
+        f, _V4, layers, hyper_connections=f.integer("hc_mult", default=0), rope=(Rope(rope.positions(f), width),)
+    )
+
+
+def _ratios(f: Fields, count: int) -> list[int]:
+    stated = f.items("compress_ratios")
+    if stated:
+        return [int(ratio) for ratio in stated[:count]]
+    rates: dict[str, Any] = {**_RATIOS, **(f.value("compress_rates") or {})}
+    listed = f.items("layer_types")
+    if listed:
+        return [int(rates[kind]) for kind in listed[:count]]
+    return [128 if index < 2 or index % 2 else 4 for index in range(count)]
+
+
+def _compressed(f: Fields, ratio: int) -> CompressedAttention:
+    indexed = ratio == _RATIOS["compressed_sparse_attention"]
+    return CompressedAttention(
+        heads=f.integer(*mixers.HEADS),
+        head_dim=f.integer("head_dim"),
+        rope_dim=f.integer("qk_rope_head_dim"),
+        q_rank=f.integer("q_lora_rank"),
+        window=kinds.window(f),
+        ratio=ratio,
+        o_groups=f.integer("o_groups"),
+        o_rank=f.integer("o_lora_rank"),
+        index_heads=f.integer("index_n_heads") if indexed else 0,
+        index_dim=f.integer("index_head_dim") if indexed else 0,
+    )
+
+
+def glm5_next(f: Fields) -> ModelShape:
+    """Latent attention without positions beside KDA layers, with hyper-connections."""
+    family = Family(windows="never", router_bias=True, linear="kda", rope=False)
+    shape = stack.decoder(f, family)
+    shared = [kind == "shared" for kind in f.items("indexer_types")]
+    if any(shared):
+        shape = msgspec.structs.replace(
+            shape,
+            layers=tuple(
+                msgspec.structs.replace(layer, mixers=(mixers.latent(f, index_shared=True),))
+                if index < len(shared)
+                and shared[index]
+                and layer.mixers
+                and layer.mixers[0].__class__.__name__ == "LatentAttention"
+                else layer
+                for index, layer in enumerate(shape.layers)
+            ),
+        )
+    return msgspec.structs.replace(shape, hyper_connections=f.integer("hc_mult", default=0))
+
+
+def longcat_flash(f: Fields) -> ModelShape:
+    """Two latent attentions and two dense blocks a layer, beside one mixture with experts that do nothing."""
+    count, hidden = stack.layer_count(f), f.integer(*mixers.HIDDEN)
+    idle = f.integer("zero_expert_num", default=0)
+    mixture = Experts(
+        f.integer("n_routed_experts"), f.integer("moe_topk"), f.integer("expert_ffn_hidden_size"), router_bias=True
+    )
+    dense = Dense(f.integer("ffn_hidden_size"))
+    layer = Layer(
+        mixers=(mixers.latent(f), mixers.latent(f)), feeds=(mixture, dense, dense), norms=4, other=idle * hidden
+    )
+    return stack.around(f, Family(windows="never"), (layer,) * count)
+
+
+def mimo_v2_flash(f: Fields) -> ModelShape:
+    """Window layers with twice the key and value heads, and sinks."""
+    family = Family(router_bias=True, qkv_bias="attention_bias")
+    count = stack.layer_count(f)
+    listed = f.items("hybrid_layer_pattern")  # 1: window
+    if listed:
+        order: tuple[kinds.Kind, ...] = tuple("sliding" if mark else "full" for mark in listed[:count])
+    elif f.items("layer_types"):
+        order = kinds.kinds(f, family, count)
+    else:
+        order = tuple("sliding" if index and (index + 1) % 6 else "full" for index in range(count))
+    layers = tuple(
+        Layer(mixers=(_mimo_attention(f, family, kind),), feeds=_mimo_feeds(f, family, index, count))
+        for index, kind in enumerate(order)
+    )
+    return stack.around(f, family, layers)
+
+
+def _mimo_attention(f: Fields, family: Family, kind: kinds.Kind) -> Attention:
+    full = mixers.attention(f, family, "full")
+    value = f.integer("v_head_dim", default=0)
+    if kind == "full":
+        return msgspec.structs.replace(full, v_head_dim=value)
+    return msgspec.structs.replace(
+        full,
+        heads=f.integer("swa_num_attention_heads", default=full.heads),
+        kv_heads=f.integer("swa_num_key_value_heads", default=2 * full.kv_heads),
+        head_dim=f.integer("swa_head_dim", default=full.head_dim),
+        v_head_dim=f.integer("swa_v_head_dim", default=value),
+        window=f.integer("sliding_window_size", "sliding_window"),
+        sinks=f.flag("add_swa_attention_sink_bias", default=True),
+    )
+
+
+def _mimo_feeds(f: Fields, family: Family, index: int, count: int) -> tuple[Dense | Experts, ...]:
+    if not f.states("mlp_layer_types", "moe_layer_freq"):
+        return (feeds.experts(f, family),) if index else (Dense(f.integer("intermediate_size")),)
+    return feeds.feeds(f, family, "full", index, count)
+
+
+def minimax_m3(f: Fields) -> ModelShape:
+    """Grouped attention with an indexer of blocks; the indexer's keys are kept in the layer's other parameters."""
+    family = FAMILIES["minimax_m2"]
+    family = msgspec.structs.replace(family, qk_norm="head")
+    shape = stack.decoder(f, family)
+    listed = f.items("layer_types")
+    if "minimax_m3_sparse" not in listed:
+        return shape
+    hidden, dim = shape.hidden, f.integer("index_head_dim", default=128)
+    indexer = hidden * (f.integer("index_n_heads", default=4) + 1) * dim + 2 * dim
+    layers = tuple(
+        msgspec.structs.replace(layer, other=indexer) if listed[index] == "minimax_m3_sparse" else layer
+        for index, layer in enumerate(shape.layers)
+    )
+    return msgspec.structs.replace(shape, layers=layers)
+
+
+def step3p5(f: Fields) -> ModelShape:
+    """Window layers with more query heads, a gate per head."""
+    family = Family(qk_norm="head", router_bias=True)
+    count, hidden = stack.layer_count(f), f.integer(*mixers.HIDDEN)
+    other = f.value("attention_other_setting") or {}
+    kv_heads = f.integer("num_attention_groups", *mixers.KV_HEADS)
+    heads = f.integer("num_attention_heads")
+    sliding = f.integer("num_sliding_attention_heads", default=int(other.get("num_attention_heads") or heads))
+    layers = []
+    for index, kind in enumerate(kinds.kinds(f, family, count)):
+        plain = mixers.attention(f, family, kind)
+        own = sliding if kind == "sliding" else heads
+        attention = msgspec.structs.replace(plain, heads=own, kv_heads=kv_heads)
+        parts = feeds.feeds(f, family, kind, index, count)
+        layers.append(Layer(mixers=(attention,), feeds=parts, other=hidden * own))
+    return stack.around(f, family, tuple(layers))

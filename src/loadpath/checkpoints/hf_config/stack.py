@@ -1,0 +1,87 @@
+"""A decoder from its configuration: the layers, and everything around them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadpath.checkpoints.hf_config import feeds, kinds, mixers, rope
+from loadpath.checkpoints.hf_config.family import Family
+from loadpath.checkpoints.hf_config.fields import Fields
+from loadpath.core.shape import Attention, CompressedAttention, Drafter, Dtype, LatentAttention, Layer, ModelShape
+
+LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
+DRAFTED = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
+
+
+def decoder(f: Fields, family: Family) -> ModelShape:
+    """The shape of a decoder-only model; `id`, `architecture` and the like are filled in by the caller."""
+    count = layer_count(f)
+    stack = tuple(
+        layer(f, family, kind, index, count) for index, kind in enumerate(kinds.kinds(f, family, count))
+    )  # equal layers become one object in `around`
+    return around(f, family, stack)
+
+
+def layer_count(f: Fields) -> int:
+    if f.value(*LAYERS) is None and (listed := f.items("layer_types", "layers_block_type")):
+        return len(listed)
+    if f.value(*LAYERS) is None and (pattern := f.text("hybrid_override_pattern")):
+        return len(pattern)
+    return f.integer(*LAYERS)
+
+
+def layer(f: Fields, family: Family, kind: kinds.Kind, index: int, count: int) -> Layer:
+    norms = 1 if family.parallel_key and f.flag(family.parallel_key) else family.norms
+    return Layer(mixers=mixers.mixers(f, family, kind), feeds=feeds.feeds(f, family, kind, index, count), norms=norms)
+
+
+def around(f: Fields, family: Family, stack: tuple[Layer, ...], **changes: object) -> ModelShape:
+    """The shape with these layers. `changes`: fields that the family sets itself."""
+    one: dict[Layer, Layer] = {}
+    hidden, limit = f.integer(*mixers.HIDDEN), rope.positions(f)
+    width = _rotary_width(stack)
+    shape = ModelShape(
+        id="",
+        family=f.kind,
+        architecture="",
+        hidden=hidden,
+        vocab=f.integer("vocab_size", "padded_vocab_size"),
+        tied=f.flag("tie_word_embeddings", default=family.tied),
+        max_position=limit,
+        dtype=dtype(f),
+        layers=tuple(one.setdefault(item, item) for item in stack),
+        rope=rope.tables(f, width) if family.rope and width else (),
+        learned_positions=0 if family.learned_positions is None else limit + family.learned_positions,
+        norm_vectors=family.norm_vectors,
+        lm_head_bias=mixers.switch(f, family.lm_head_bias),
+        other=hidden * family.norm_vectors if family.scaled_embedding_norm else 0,
+        drafter=drafter(f, family),
+        basis="config",
+    )
+    return msgspec.structs.replace(shape, **changes)
+
+
+def _rotary_width(stack: tuple[Layer, ...]) -> int:
+    """Head width that rotary positions apply to; the widest where heads differ."""
+    widths = [0]
+    for mixer in (mixer for item in stack for mixer in item.mixers):
+        if isinstance(mixer, Attention):
+            widths.append(mixer.head_dim)
+        elif isinstance(mixer, (LatentAttention, CompressedAttention)):
+            widths.append(mixer.rope_dim)
+    return max(widths)
+
+
+def drafter(f: Fields, family: Family) -> Drafter | None:
+    layers = f.integer(*DRAFTED, default=family.mtp_layers)
+    return Drafter(layers, own_embeddings=family.mtp_own_embeddings) if layers else None
+
+
+def dtype(f: Fields) -> Dtype:
+    """The type of unquantised weights; bfloat16 where the configuration leaves it open."""
+    name = f.text("dtype", "torch_dtype").removeprefix("torch.")
+    match name:
+        case "float32" | "float16" | "bfloat16":
+            return name
+        case _:
+            return "bfloat16"
