@@ -9,7 +9,7 @@ import math
 from functools import lru_cache
 
 from loadpath.core.shape import DTYPE_BYTES, Quantisation
-from loadpath.planning.ggml_types import average_bits
+from loadpath.knowledge.ggml_types import average_bits
 from loadpath.planning.tensors import Tensor
 
 SCALE_BYTES = 2
