@@ -35,6 +35,8 @@ class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     source: tuple[str, ...]
     pci_ids: tuple[str, ...] = ()
     memory_mib: tuple[int, ...] = ()
+    cuda_total_mib: int | None = None
+    """What a process is told to be the total (cudaMemGetInfo)."""
     sms: int | None = None
     tdp_range_w: tuple[int, ...] = ()
     pcie_gen: int | None = None
