@@ -10,8 +10,12 @@ from loadpath import __version__
 
 VERBS = {
     "read": "Read logs and dumps: name what broke, why, and what to change.",
+    "plan": "Say what a start will take before it happens: memory, concurrency, speed at best.",
+    "launch": "Write the files that start what was planned: docker, compose, Kubernetes, systemd.",
     "check": "Check this machine layer by layer: name the first that does not hold.",
     "bundle": "Pack the evidence of this machine into one masked file, before anything is restarted.",
+    "roofline": "Bound the speed of work by a card's peak rate and bandwidth, with a plot.",
+    "occupancy": "Count the warps of a kernel that an SM holds, and what limits them.",
     "explain": "Explain a step, a boundary, a finding, or a figure of a log or tool.",
     "rules": "List every finding that loadpath can make.",
     "schema": "Print the JSON Schema of a report.",

@@ -58,6 +58,7 @@ MODULES: tuple[str, ...] = (
     "gpu_settings",
     "gpu_activity",
     "gpu_links",
+    "training_plan",
 )
 
 

@@ -1,0 +1,82 @@
+"""What `plan` and `launch` ask alike: a model, cards, an engine and its own flags; or a whole command, or a file."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from loadpath.core.units import GIB
+
+if TYPE_CHECKING:
+    from loadpath.forecast.request import Request
+
+F = TypeVar("F", bound=Callable[..., Any])
+PASS_ON = {"ignore_unknown_options": True}
+"""The engine's own flags stand among ours: what is not ours is the engine's."""
+WORDS = "[MODEL [ENGINE FLAGS]... | FILE.yaml | -- COMMAND...]"
+
+
+class Deployed(msgspec.Struct, frozen=True):
+    """The shared options, as typed."""
+
+    gpus: tuple[str, ...]
+    count: int | None
+    engine: str
+    version: str
+    available_kv_gib: float | None
+
+
+def deployment_options(command: F) -> F:
+    """Add the words and options that say what is deployed; the verb gets them as keyword arguments for `Deployed`."""
+    for option in reversed((
+        click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar=WORDS),
+        click.option("--gpu", "gpus", multiple=True, metavar="NAME",
+                     help="A card of the table (H100 80GB, RTX 4090), a MIG profile, 24GiB, or here. Again for mixed cards."),
+        click.option("--gpus", "count", type=click.IntRange(1, 4096), metavar="N", help="How many such cards."),
+        click.option("--engine", default="", metavar="E", help="vllm (default), sglang, llama.cpp, …"),
+        click.option("--engine-version", "version", default="", metavar="V",
+                     help="Whose formulas (default: the newest known)."),
+        click.option("--available-kv-gib", type=float, metavar="X",
+                     help="Take this KV memory per GPU instead of computing it."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def request_of(words: tuple[str, ...], asked: Deployed) -> Request | None:
+    """What was typed, as a request: our options on top of what a command or a file says; None where nothing names a model.
+
+    Raises `forecast.request.PlanRefused`.
+    """
+    from loadpath.forecast.commands import FILES, from_file, from_flags, from_text
+    from loadpath.forecast.request import Request
+
+    request: Request
+    if words and words[0].endswith(FILES):
+        request = from_file(words[0])
+    elif _is_command(words):
+        request = from_text(shlex.join(words), "command line")
+    else:
+        model, settings = from_flags(asked.engine or "vllm", words)
+        if model is None:
+            return None
+        request = Request(model, engine=asked.engine or "vllm", settings=settings)
+    return msgspec.structs.replace(
+        request,
+        gpus=asked.gpus,
+        count=asked.count or request.count,
+        engine=asked.engine or request.engine,
+        version=asked.version or request.version,
+        available_kv_bytes=None if asked.available_kv_gib is None else round(asked.available_kv_gib * GIB),
+    )
+
+
+def _is_command(words: tuple[str, ...]) -> bool:
+    """Whether the words start a program (they begin with one that is known) rather than name a model."""
+    from loadpath.readers.command_flags import command as settings_of
+
+    return len(words) > 1 and bool(settings_of(shlex.join(words)))

@@ -1,0 +1,102 @@
+"""From a request to a deployment: the model opened, the cards looked up, the parallel sizes made to match them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+import msgspec
+
+from loadpath.checkpoints.errors import ModelError
+from loadpath.checkpoints.source import Opened, open_model
+from loadpath.core.case import version_numbers
+from loadpath.engines.registry import by_engine, known, load
+from loadpath.forecast.commands import lever
+from loadpath.forecast.request import PlanRefused, Request
+from loadpath.planning.cards import CardUnknown, cards_of
+from loadpath.planning.deployment import Card, Deployment
+
+_PARALLEL = {
+    "vllm": ("tensor-parallel-size", "pipeline-parallel-size"),
+    "sglang": ("tp-size", "pp-size"),
+    "tensorrt-llm": ("tp_size", "pp_size"),
+    "lmdeploy": ("tp",),
+    "tgi": ("num-shard",),
+}
+"""Settings whose product is the number of cards of one replica."""
+
+
+def planners() -> tuple[str, ...]:
+    """Engines whose memory can be planned."""
+    return tuple(entry.engine for entry in known() if hasattr(load(entry), "plan"))
+
+
+def deployment(request: Request) -> Deployment:
+    """Everything that the engine's memory model needs. Raises PlanRefused with what was not found."""
+    if by_engine(request.engine) is None:
+        raise PlanRefused(f"unknown engine {request.engine!r}; known are {', '.join(e.engine for e in known())}")
+    opened = opened_model(request.model)
+    settings = dict(request.settings)
+    cards = cards_of_request(request)
+    if request.engine in _PARALLEL and len(cards) > 1 and not any(n in settings for n in _PARALLEL[request.engine]):
+        settings |= lever(request.engine, "tensor-parallel", len(cards))
+    return Deployment(
+        opened.shape, cards, request.engine, _version(request.version), settings, checkpoint=opened.checkpoint,
+        available_kv_bytes=request.available_kv_bytes,
+    )  # fmt: skip
+
+
+def cards_of_request(request: Request) -> tuple[Card, ...]:
+    """The cards by name, as many as were asked for or the settings need. Raises PlanRefused."""
+    return _cards(request.gpus, request.count or _needed(request.engine, request.settings))
+
+
+@cache
+def opened_model(name: str) -> Opened:
+    """The model of that name, opened once. Raises PlanRefused."""
+    try:
+        return open_model(name)
+    except ModelError as error:
+        raise PlanRefused(str(error)) from error
+
+
+def _needed(engine: str, settings: dict[str, str]) -> int:
+    """Cards that one replica takes by its own settings."""
+    product = 1
+    for name in _PARALLEL.get(engine, ()):
+        value = settings.get(name, "1")
+        if not re.fullmatch(r"\d+", value) or value == "0":
+            raise PlanRefused(f"--{name} {value}: a whole number of at least 1 was expected")
+        product *= int(value)
+    return product
+
+
+def _cards(names: tuple[str, ...], count: int) -> tuple[Card, ...]:
+    if not names:
+        raise PlanRefused(
+            "which GPU? --gpu NAME (`loadpath plan --list-gpus` has the names), --gpu here, or --which-gpu"
+        )
+    try:
+        cards = tuple(card for name in names for card in cards_of(name))
+    except CardUnknown as error:
+        raise PlanRefused(str(error)) from error
+    if len(cards) == 1:
+        return cards * count
+    if count > len(cards):
+        raise PlanRefused(f"{len(cards)} cards are named, but the settings need {count}")
+    return cards
+
+
+def _version(text: str) -> tuple[int, ...] | None:
+    if not text:
+        return None
+    numbers = version_numbers(text)
+    if not numbers:
+        raise PlanRefused(f"--engine-version {text}: a version such as 0.19.0 was expected")
+    return numbers
+
+
+def with_settings(deployed: Deployment, settings: Mapping[str, str]) -> Deployment:
+    """The same deployment with further settings: nothing is looked up again."""
+    return msgspec.structs.replace(deployed, settings={**deployed.settings, **settings})

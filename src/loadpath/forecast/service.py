@@ -1,0 +1,126 @@
+"""`plan`: from a request to a report. The one place where models, cards, engines and rules meet before a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from loadpath.core.plan import Plan
+from loadpath.core.report import Report, Verdict
+from loadpath.core.table import Table
+from loadpath.engines.registry import by_engine, load
+from loadpath.forecast.deploy import deployment, planners
+from loadpath.forecast.request import PlanRefused, Request
+from loadpath.planning.deployment import Deployment
+from loadpath.planning.training import Training
+
+Progress = Callable[[int, int], None]
+
+
+class Wants(msgspec.Struct, frozen=True):
+    """What to tell beside the plan itself. `concurrency` full-length requests of `length` tokens are what has to fit.
+
+    `sweeps`: (field, values); `against`: a real start's log; `training`: a training run instead of a server;
+    `share`: processes that are to share one card.
+    """
+
+    solve: bool = False
+    which_gpu: bool = False
+    concurrency: float = 1.0
+    length: int | None = None
+    sweeps: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    against: str | None = None
+    training: Training | None = None
+    share: int | None = None
+
+
+def answer(request: Request | None, wants: Wants, progress: Progress | None = None) -> Report:
+    """The report on a start that has not happened, with the tables that are wanted.
+
+    `request` None: the log of `wants.against` says what was started. Raises PlanRefused, and OSError for the log.
+    """
+    if wants.against:
+        return _beside(request, wants.against)
+    if request is None:
+        raise PlanRefused(
+            "which model? A folder, config.json, .gguf file, hub id or name; or the whole command after --"
+        )
+    if wants.training is not None:
+        from loadpath.forecast.training import train
+
+        return train(request, wants.training)
+    if wants.which_gpu:
+        from loadpath.forecast.which_gpu import which_gpu
+
+        return _table_alone(which_gpu(_at_length(request, wants.length), wants.concurrency))
+    if wants.sweeps:
+        from loadpath.forecast.sweep import sweep
+
+        return _table_alone(sweep(request, wants.sweeps, progress))
+    report = plan(request)
+    if wants.solve:
+        from loadpath.forecast.solve import solve
+
+        report = _with(report, solve(deployment(request), wants.concurrency, wants.length))
+    if wants.share:
+        from loadpath.forecast.sharing import sharing
+
+        report = _with(report, sharing(request, wants.share))
+    return report
+
+
+def plan(request: Request) -> Report:
+    """The report on a start that has not happened. Raises PlanRefused where the request cannot be planned."""
+    from loadpath.forecast.judge import judged
+    from loadpath.forecast.speed import speed, with_speed
+
+    deployed = deployment(request)
+    made = planned(deployed)
+    found = speed(made, deployed)
+    if found is None:
+        return judged(made)
+    bounds, table = found
+    return _with(judged(with_speed(made, bounds)), table)
+
+
+def planned(deployed: Deployment) -> Plan:
+    """The plan alone: arithmetic, nothing judged. Raises PlanRefused for an engine without a memory model."""
+    entry = by_engine(deployed.engine)
+    model = load(entry) if entry else None
+    if model is None or not hasattr(model, "plan"):
+        raise PlanRefused(f"no memory model of {deployed.engine}; there is one of {', '.join(planners())}")
+    try:
+        return cast(Plan, model.plan(deployed))
+    except ValueError as error:  # a setting that the engine itself would refuse, in its planner's words
+        raise PlanRefused(str(error)) from error
+
+
+def _beside(request: Request | None, log: str) -> Report:
+    from loadpath.forecast.against import against, from_log, logged_case
+
+    case = logged_case(log)
+    report = plan(from_log(case, log, request))
+    return _with(report, against(report.plan, case, log)) if report.plan else report
+
+
+def _at_length(request: Request, length: int | None) -> Request:
+    from loadpath.forecast.commands import lever
+
+    if length is None:
+        return request
+    return msgspec.structs.replace(
+        request, settings={**request.settings, **lever(request.engine, "context-length", length)}
+    )
+
+
+def _with(report: Report, table: Table) -> Report:
+    return msgspec.structs.replace(report, tables=(*report.tables, table))
+
+
+def _table_alone(table: Table) -> Report:
+    """A report that is only a table: nothing is judged in it, so it is healthy as far as it goes."""
+    count = len(table.rows)
+    sentence = f"{table.title}: {count:,} row{'s' if count != 1 else ''}." if count else f"{table.title}: none."
+    return Report(Verdict("healthy" if count else "failed", sentence), tables=(table,))

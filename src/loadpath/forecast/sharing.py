@@ -1,0 +1,93 @@
+"""Several processes on one card: what time-slicing, MPS and MIG isolate and cost, and what is left for each engine.
+
+What each way isolates is NVIDIA's own description: time-slicing and MPS (Multi-Process Service documentation), MIG
+(Multi-Instance GPU user guide).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadpath.core.plan import Plan
+from loadpath.core.table import Cell, Column, Table
+from loadpath.engines.registry import flag
+from loadpath.forecast.commands import lever
+from loadpath.forecast.deploy import deployment, with_settings
+from loadpath.forecast.request import PlanRefused, Request
+from loadpath.forecast.service import planned
+from loadpath.knowledge.gpus import by_id
+from loadpath.planning.deployment import Deployment
+
+COLUMNS = (
+    Column("way"), Column("each has", "bytes"), Column("fits"), Column("KV of all", "tokens"), Column("isolates"), Column("costs"),
+)  # fmt: skip
+_TIME = "nothing: no memory limit, one fault or OOM can take the others; work takes turns"
+_MPS = "compute shares (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE), memory limit by MPS; a fatal fault ends all clients"
+_MIG = "memory, cache, SMs and faults, in hardware"
+_COPY = "a copy of the weights and a CUDA context for each"
+SHARE = 0.9
+"""Of the card, divided among the processes that share it without slices."""
+
+
+def sharing(request: Request, processes: int) -> Table:
+    """One engine process, and `processes` of them on the same card, each way. Raises PlanRefused."""
+    whole = deployment(request)
+    if len(whole.cards) != 1:
+        raise PlanRefused("--share divides one card: plan for one (--gpus 1)")
+    if processes < 2:
+        raise PlanRefused("--share K: two processes at least were expected")
+    one = planned(whole)
+    rows: list[tuple[Cell, ...]] = [
+        ("one process, batching", *_figures(one, 1), "the requests, as the engine does", "nothing")
+    ]
+    part = _divided(whole, processes)
+    if part is not None:
+        rows.append((f"time-slicing, {processes}", *_figures(part, processes), _TIME, f"{_COPY}; context switches"))
+        rows.append((f"MPS, {processes}", *_figures(part, processes), _MPS, _COPY))
+    rows += _slices(request, whole, processes)
+    return Table(
+        "sharing", f"{processes} processes on one {whole.cards[0].name}", COLUMNS, tuple(rows), _why(one, rows)
+    )
+
+
+def _figures(made: Plan | None, processes: int) -> tuple[Cell, ...]:
+    if made is None:
+        return (None, False, None)
+    return (made.budget_bytes, made.fits, made.kv_tokens * processes)
+
+
+def _divided(whole: Deployment, processes: int) -> Plan | None:
+    """The plan of one of several processes that divide the card by their memory share; None without such a flag."""
+    share = round(SHARE / processes, 3)
+    settings = lever(whole.engine, "memory-share", share)
+    return planned(with_settings(whole, settings)) if settings and flag(whole.engine, "memory-share", share) else None
+
+
+def _slices(request: Request, whole: Deployment, processes: int) -> list[tuple[Cell, ...]]:
+    """A row for each MIG profile of the card that exists often enough."""
+    gpu = by_id(whole.cards[0].id)
+    rows: list[tuple[Cell, ...]] = []
+    for profile in gpu.mig_profiles if gpu else ():
+        name, _, most = profile.partition(":")
+        if "+" in name or int(most or 1) < processes:
+            continue
+        try:
+            made = planned(deployment(msgspec.structs.replace(request, gpus=(f"{request.gpus[0]} {name}",), count=1)))
+        except PlanRefused:
+            continue  # the profile's memory is not in the table
+        costs = f"{_COPY}; {name.partition('.')[0][0]} of {gpu.mig_instances if gpu else 7} compute slices"
+        rows.append((f"MIG {name}, {processes}", *_figures(made, processes), _MIG, costs))
+    return rows
+
+
+def _why(one: Plan, rows: list[tuple[Cell, ...]]) -> str:
+    best = max((row[3] for row in rows[1:] if row[2] and isinstance(row[3], int)), default=0)
+    told = (
+        f"One process holds {one.kv_tokens:,} tokens of KV cache for all users; the best division holds {best:,} in all. "
+        if best < one.kv_tokens
+        else ""
+    )
+    return (
+        f"{told}For one model, one engine process with continuous batching is usually better: the weights are read once a "
+        "step for every request, and the pool is shared. Divide for isolation, or for different models."
+    )

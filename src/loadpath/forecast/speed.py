@@ -1,0 +1,111 @@
+"""The bounds of speed of a plan: what the card's rates and the model's bytes allow at best."""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadpath.core.plan import Plan
+from loadpath.core.shape import ModelShape
+from loadpath.core.table import Cell, Column, Table
+from loadpath.knowledge.gpus import Gpu, by_id
+from loadpath.planning.collectives import link_of
+from loadpath.planning.deployment import Deployment
+from loadpath.planning.energy import energy
+from loadpath.planning.rates import Rate, blended, matmul_rate, product_rate, rate
+from loadpath.planning.speed import Bounds, Cards, bounds
+from loadpath.planning.work import cache_ways, load_of, products
+
+COLUMNS = (
+    Column("concurrency", "requests"), Column("ITL at least", "seconds"), Column("all together at most", "tokens/s"),
+    Column("one request at most", "tokens/s"), Column("energy at least (J/token)"), Column("bound by"),
+)  # fmt: skip
+MOST_CONCURRENCY = 1024
+_TP = ("tensor-parallel-size", "tp-size", "tp", "num-shard")
+_PP = ("pipeline-parallel-size", "pp-size")
+
+
+def speed(plan: Plan, deployed: Deployment) -> tuple[Bounds, Table] | None:
+    """Bounds at each concurrency that the KV pool admits at full length; None for a card whose rates are not known."""
+    gpu = by_id(deployed.cards[0].id)
+    if gpu is None or not gpu.bandwidth_gbs or not plan.fits:
+        return None
+    shape, tp, pp = deployed.shape, _size(deployed, _TP), _size(deployed, _PP)
+    peak, narrow = _peak(gpu, shape), rate(gpu, "bf16")
+    attention = narrow if not narrow.refused else rate(gpu, "fp16")
+    if peak.flops_per_s is None:
+        return None
+    made_of = blended(tuple(matmul_rate(m, peak, wide=attention) for m in products(shape, tp)))
+    cards = Cards(
+        bandwidth_bytes_per_s=gpu.bandwidth_gbs * 1e9,
+        flops_per_s=made_of or peak.flops_per_s,
+        attention_flops_per_s=attention.flops_per_s or 0.0,
+        tensor_parallel=tp,
+        pipeline_parallel=pp,
+        cache_ways=cache_ways(shape, tp),
+        link=link_of(gpu),
+    )
+    most = max(1, min(MOST_CONCURRENCY, int(plan.max_concurrency), _most_requests(plan)))
+    found = bounds(
+        load_of(shape, _kv_element(plan)),
+        cards,
+        context=plan.max_model_len,
+        prompt=plan.max_model_len,
+        most_concurrency=most,
+    )
+    return found, _table(found, plan, peak, gpu, len(deployed.cards))
+
+
+def with_speed(plan: Plan, found: Bounds) -> Plan:
+    return msgspec.structs.replace(plan, speed=msgspec.to_builtins(found))
+
+
+def _size(deployed: Deployment, names: tuple[str, ...]) -> int:
+    text = next((deployed.settings[n] for n in names if n in deployed.settings), "1")
+    return int(text) if text.isdigit() else 1
+
+
+def _peak(gpu: Gpu, shape: ModelShape) -> Rate:
+    scheme = shape.quantisation
+    dtype = {"float16": "fp16", "bfloat16": "bf16"}.get(shape.dtype, "fp16")
+    if scheme is None:
+        return product_rate(gpu, dtype, dtype=dtype)
+    kind = (
+        scheme.format
+        if scheme.format in ("nvfp4", "mxfp4")
+        else f"{'fp' if scheme.type == 'float' else 'int'}{scheme.bits}"
+    )
+    return product_rate(gpu, kind, scheme.activation_bits or 16, dtype)
+
+
+def _kv_element(plan: Plan) -> float:
+    """Bytes of a cache element, by what the plan says of the cache."""
+    said = plan.identity.kv_cache.lower() if plan.identity else ""
+    if "4" in said and "fp4" in said:
+        return 0.5625
+    return 1.0 if "fp8" in said or "int8" in said or "q8" in said else 2.0
+
+
+def _most_requests(plan: Plan) -> int:
+    """Requests that the engine lets into one step."""
+    text = (
+        plan.settings.get("max-num-seqs") or plan.settings.get("max-running-requests") or plan.settings.get("parallel")
+    )
+    return int(text) if text and text.isdigit() else MOST_CONCURRENCY
+
+
+def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for step in found.decode:
+        spent = energy(step.tokens_per_s, gpu.tdp_w * cards, "limit")
+        rows.append((step.concurrency, step.itl_seconds, round(step.tokens_per_s, 1), round(step.sequence_tokens_per_s, 1),
+                     round(spent.joules_per_token, 3), step.limit))  # fmt: skip
+    first = found.prefill
+    turns = f"decode turns compute-bound from {found.compute_bound_from:,} requests" if found.compute_bound_from else (
+        "decode stays bandwidth-bound at every batch"
+    )  # fmt: skip
+    note = (
+        f"Ceilings, not predictions, with {plan.max_model_len:,} tokens in each request's cache; {turns}. A prompt of "
+        f"{first.tokens:,} tokens takes {first.ttft_seconds:.2f} s at least ({first.limit}). {peak.dtype} at "
+        f"{(peak.flops_per_s or 0) / 1e12:,.0f} TFLOP/s, {gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
+    )
+    return Table("speed", "How fast at best", COLUMNS, tuple(rows), note)

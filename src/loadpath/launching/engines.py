@@ -1,0 +1,38 @@
+"""How each engine is started: image, program, the address flags, and where it says that it lives."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class EngineStart(msgspec.Struct, frozen=True):
+    """`image`: the project's own, `{version}` filled in; `model_flag`: "" where the model is a bare word."""
+
+    image: str
+    program: tuple[str, ...]
+    model_flag: str
+    host_flag: str
+    port_flag: str
+    port: int
+    health: str
+    health_means: str
+    cache_target: str = "/root/.cache/huggingface"
+    latest: str = ""
+    """The tag where no version was asked for; "": the newest version known to the planner."""
+
+
+STARTS: dict[str, EngineStart] = {
+    "vllm": EngineStart(
+        "vllm/vllm-openai:v{version}", ("vllm", "serve"), "", "--host", "--port", 8000, "/health",
+        "200 once weights, KV pool and graphs are done: the port opens only then; it runs no forward pass",
+    ),
+    "sglang": EngineStart(
+        "lmsysorg/sglang:v{version}", ("python3", "-m", "sglang.launch_server"), "--model-path", "--host", "--port", 30000,
+        "/health", "200 once the scheduler answers; it generates a token",
+    ),
+    "llama.cpp": EngineStart(
+        "ghcr.io/ggml-org/llama.cpp:{version}", ("/app/llama-server",), "--model", "--host", "--port", 8080, "/health",
+        "503 while the model loads, 200 after", latest="server-cuda",
+    ),
+}  # fmt: skip
+"""Sources: the projects' own Docker pages (vLLM, SGLang, llama.cpp), and facts on their health endpoints."""
