@@ -34,6 +34,7 @@ class Start(msgspec.Struct, frozen=True):
     after_graphs: int
     connect: int
     """Memory that initialising the ranks took."""
+    draft: int = 0
     refusal: str = ""
 
 
@@ -61,6 +62,9 @@ def _lines(start: Start) -> Iterator[str]:
         yield f"{rank}Scheduler hit an exception: {start.refusal}"
         yield f"{main}Received sigquit from a child process. It usually means the child failed."
         return
+    if start.draft:
+        yield f"{rank}Load weight begin. avail mem={_gb(free_after)}"
+        yield f"{rank}Load weight end. type=Draft{dtype}, avail mem={_gb(free_after - start.draft)}, mem usage={_gb(start.draft)}."
     yield from (rank + text for text in _pool_lines(start))
     yield f"{rank}Memory pool end. avail mem={_gb(start.after_pools)}"
     if o.graph_batch:

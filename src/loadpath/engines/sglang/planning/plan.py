@@ -14,13 +14,15 @@ from loadpath.engines.sglang.planning.cells import Cells, cells, has_window_pool
 from loadpath.engines.sglang.planning.lines import Start, lines, refusal
 from loadpath.engines.sglang.planning.options import Options, options
 from loadpath.engines.sglang.planning.pools import Pools, pools
-from loadpath.engines.sglang.planning.resident import Resident, resident
+from loadpath.engines.sglang.planning.resident import DRAFT_COUNTED_SINCE, Resident, resident
 from loadpath.planning.deployment import Card, Deployment
 
 CONTEXT_BYTES = {"one": 0.70 * GIB, "many": 1.85 * GIB}
 """What a rank's card lacks before the weights: CUDA context and communicators. Seen in public logs of 0.4 to 0.5.22: alone
 0.38 to 0.78 GiB, with 2 to 16 ranks 1.2 to 3.0 GiB (more with symmetric memory)."""
 CONTEXT_ERROR = {"one": 0.15, "many": 0.35}
+WEIGHTS_ERROR = 0.012
+"""Mean error on eight public starts of 0.4.1 to 0.5.14, dense and mixture, 0.5 to 1,000 billion parameters."""
 SHARED_BYTES = 4.4 * GIB
 """What the operating system keeps of memory that CPU and GPU share (a GB10 with nothing else running)."""
 TOWER_CACHE_BYTES = 100 * MIB
@@ -38,10 +40,16 @@ class _Sums(msgspec.Struct, frozen=True):
     room: int
     activations: int
     graphs: int
+    draft_counted: bool
 
     @property
     def after(self) -> int:
-        return self.before - self.weights.bytes
+        """Free bytes when the pools are sized."""
+        return self.before - self.counted
+
+    @property
+    def counted(self) -> int:
+        return self.weights.bytes + (self.weights.draft if self.draft_counted else 0)
 
 
 def plan(deployment: Deployment) -> Plan:
@@ -69,13 +77,15 @@ def _sums(deployment: Deployment, o: Options) -> _Sums:
     weights = resident(deployment, o)
     before = free_before(card, o.tp * o.pp)
     reserved = TOWER_CACHE_BYTES if o.multimodal and o.version >= (0, 5, 18) else 0
-    room = static_pool_bytes(before, before - weights.bytes, o.fraction) - reserved
+    counted = o.version >= DRAFT_COUNTED_SINCE
+    after = before - weights.bytes - (weights.draft if counted else 0)
+    room = static_pool_bytes(before, after, o.fraction) - reserved
     chunk = o.chunk if o.chunk > 0 else o.max_prefill_tokens
     return _Sums(
         card=card, weights=weights, before=before,
         room=room if deployment.available_kv_bytes is None else deployment.available_kv_bytes,
         activations=round(max(chunk, 2048) * ACTIVATION_BYTES),
-        graphs=round(o.graph_batch * GRAPH_BYTES + o.prefill_graphs * PREFILL_GRAPH_BYTES),
+        graphs=round(o.graph_batch * GRAPH_BYTES + o.prefill_graphs * PREFILL_GRAPH_BYTES), draft_counted=counted,
     )  # fmt: skip
 
 
@@ -98,7 +108,14 @@ def _draft_layers(deployment: Deployment, o: Options) -> int:
 
 def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool: Pools, error: str) -> Plan:
     shape, ranks = deployment.shape, o.tp * o.pp
-    held = sums.weights.bytes + pool.cache_bytes + pool.state_bytes + pool.spare_state_bytes + pool.table_bytes
+    held = (
+        sums.weights.bytes
+        + sums.weights.draft
+        + pool.cache_bytes
+        + pool.state_bytes
+        + pool.spare_state_bytes
+        + pool.table_bytes
+    )
     after_pools = sums.before - held
     concurrency = min(pool.tokens / o.context, pool.max_requests) if pool.tokens else 0.0
     window = min(o.context, size.window_tokens) * size.window
@@ -106,7 +123,7 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
         model=shape.id, architecture=shape.architecture, dtype=shape.dtype, options=o, cells=size, pools=pool,
         free_before=sums.before, weights=sums.weights.bytes, after_pools=after_pools,
         after_graphs=after_pools - sums.graphs, connect=round(0.09 * GIB if ranks == 1 else 1.25 * GIB),
-        refusal=error,
+        draft=sums.weights.draft if sums.draft_counted else 0, refusal=error,
     )  # fmt: skip
     return Plan(
         model=shape.id, engine="sglang", engine_version=".".join(map(str, o.version)), gpu=sums.card.name,
@@ -129,8 +146,11 @@ def _parts(o: Options, sums: _Sums, pool: Pools) -> Iterator[PlanPart]:
     ranks = "many" if o.tp * o.pp > 1 else "one"
     given = sums.card.free_bytes is not None
     yield PlanPart(
-        "weights", sums.weights.bytes, sums.weights.basis, sums.weights.error, note=sums.weights.note
+        "weights", sums.weights.bytes, sums.weights.basis, WEIGHTS_ERROR, note=sums.weights.note
     )  # fmt: skip
+    if sums.weights.draft:
+        where = "in the static share" if sums.draft_counted else "outside the static share"
+        yield PlanPart("drafter's weights", sums.weights.draft, "assumed", note=where)
     yield PlanPart("KV cache", pool.cache_bytes, "exact", note="what the static share leaves")
     if pool.state_bytes:
         yield PlanPart("recurrent state", pool.state_bytes + pool.spare_state_bytes, "exact")

@@ -1,0 +1,157 @@
+"""SGLang's memory model: its own rules to the letter, and figures that real starts logged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loadpath
+from loadpath.core.shape import Attention, Dense, GatedDelta, LatentAttention, Layer, ModelShape
+from loadpath.core.units import GIB
+from loadpath.engines.sglang import plan
+from loadpath.engines.sglang.planning.cells import cells
+from loadpath.engines.sglang.planning.fraction import (
+    Demand,
+    default_chunk,
+    default_fraction,
+    default_graph_batch,
+    prefill_sizes,
+)
+from loadpath.engines.sglang.planning.options import options
+from loadpath.engines.sglang.planning.pools import pools
+from loadpath.planning.deployment import Card, Deployment, Version
+
+QWEN3_8B = ModelShape(
+    "Qwen/Qwen3-8B", "qwen3", "Qwen3ForCausalLM", hidden=4096, vocab=151936, tied=False, max_position=40960,
+    dtype="bfloat16", layers=(Layer((Attention(32, 8, 128, qk_norm="head"),), (Dense(12288),)),) * 36,
+)  # fmt: skip
+GPT_OSS = msgspec.structs.replace(
+    QWEN3_8B, id="gpt", architecture="GptOssForCausalLM",
+    layers=(Layer((Attention(64, 8, 64),), (Dense(2880),)), Layer((Attention(64, 8, 64, window=128),), (Dense(2880),))) * 12,
+)  # fmt: skip
+HYBRID = msgspec.structs.replace(
+    QWEN3_8B, id="hybrid", architecture="Qwen3NextForCausalLM",
+    layers=(*(Layer((GatedDelta("gdn", 16, 32, 128, 128),), (Dense(5120),)),) * 3,
+            Layer((Attention(16, 2, 256),), (Dense(5120),))) * 12,
+)  # fmt: skip
+H100 = Card("H100 80GB", 85_028_175_872, id="h100-sxm", capability=(9, 0))
+B200 = Card("B200", round(178.35 * GIB), capability=(10, 0))
+
+
+def deployed(
+    shape: ModelShape = QWEN3_8B, card: Card = H100, version: Version = (0, 5, 9), gpus: int = 1, **settings: Any
+) -> Deployment:
+    named = {name.replace("_", "-"): str(value) for name, value in settings.items()}
+    return Deployment(shape, (card,) * gpus, "sglang", version, named)
+
+
+@pytest.mark.parametrize(
+    ("version", "card_mib", "expected"),
+    [((0, 5, 9), 24_564, 0.847), ((0, 5, 9), 46_068, 0.851), ((0, 5, 9), 81_559, 0.835), ((0, 5, 9), 143_771, 0.907),
+     ((0, 5, 9), 183_359, 0.857), ((0, 3, 0), 81_559, 0.88), ((0, 4, 5), 81_559, 0.88)],
+)  # fmt: skip
+def test_the_default_share_by_card_and_version(version: Version, card_mib: int, expected: float) -> None:
+    demand = Demand(
+        version, card_mib, chunk=default_chunk(card_mib, version), graph_batch=default_graph_batch(card_mib, 1, version)
+    )  # fmt: skip
+    assert default_fraction(demand) == pytest.approx(expected, abs=0.0006)
+
+
+def test_prefill_graphs_take_their_allowance_from_0_5_10_on() -> None:
+    demand = Demand((0, 5, 10), 81_559, prefill_graphs=prefill_sizes(8192))
+    assert prefill_sizes(8192) == 58
+    assert default_fraction(demand) == 0.83
+
+
+def test_a_real_start_of_0_5_10_on_a_b200() -> None:
+    """Logged: 177.57 GB free before 15.28 GB of weights, share 0.854, 992,896 tokens of 68.18 + 68.18 GB, pages of 64."""
+    made = plan(deployed(card=B200, version=(0, 5, 10)))
+    assert made.utilisation == 0.854 and made.kv_block_tokens == 64
+    assert made.weights_bytes / GIB == pytest.approx(15.28, rel=0.01)
+    assert made.kv_tokens == pytest.approx(992_896, rel=0.001)
+    assert made.kv_bytes / GIB == pytest.approx(136.36, rel=0.001)
+
+
+def test_a_real_start_of_0_4_2_given_what_was_free() -> None:
+    """Logged: 22.76 GB before, 8.37 GB after the weights of Qwen2.5-7B, share 0.88: 105,531 tokens."""
+    shape = msgspec.structs.replace(QWEN3_8B, layers=(Layer((Attention(28, 4, 128),), (Dense(18944),)),) * 28)
+    o = options(deployed(shape, Card("RTX 4090", round(23.5 * GIB)), (0, 4, 2)))
+    room = (8.37 - 22.76 * (1 - o.fraction)) * GIB
+    assert pools(room, cells(shape.layers, 1, 2, False, 4), o).tokens == pytest.approx(105_531, rel=0.002)
+
+
+def test_key_value_heads_are_split_until_each_rank_has_one() -> None:
+    sizes = [cells(QWEN3_8B.layers, ranks, 2, False, 4).full for ranks in (1, 2, 8, 16)]
+    assert sizes == [147_456, 73_728, 18_432, 18_432]
+
+
+def test_a_latent_is_whole_on_every_rank_and_packed_where_its_attention_is_sparse() -> None:
+    dense = (Layer((LatentAttention(128, 512, 128, 64, 128),), ()),) * 61
+    sparse = (Layer((LatentAttention(128, 512, 128, 64, 128, index_heads=64, index_dim=128),), ()),)
+    assert cells(dense, 8, 2, False, 4).full == 70_272
+    assert cells(sparse, 8, 2, False, 4).full == 1152 + 132
+    assert cells(sparse, 8, 1, False, 4).full == 656 + 132
+
+
+def test_window_layers_get_a_pool_of_four_fifths() -> None:
+    made = plan(deployed(GPT_OSS))
+    assert any("swa_layer_tokens" in line for line in made.lines)
+    o = options(deployed(GPT_OSS))
+    one = pools(10 * GIB, cells(GPT_OSS.layers, 1, 2, True, 4), o)
+    assert one.window_tokens == pytest.approx(0.8 * one.tokens, abs=2)
+    assert one.cache_bytes == pytest.approx(10 * GIB, rel=0.001)
+
+
+def test_states_of_a_hybrid_take_their_share_first() -> None:
+    o = options(deployed(HYBRID))
+    size = cells(HYBRID.layers, 1, 2, False, 4)
+    assert size.main_state == 36 * 32 * 128 * 128 * 4 and size.conv_state == 36 * 8192 * 3 * 2
+    one = pools(40 * GIB, size, o)
+    assert one.state_bytes / (40 * GIB) == pytest.approx(0.9 / 1.9, rel=0.01)
+    assert one.max_requests == one.state_slots // 3
+
+
+def test_weights_that_leave_nothing_are_refused_in_the_words_of_the_version() -> None:
+    small = Card("24GiB", 24 * GIB)
+    old = plan(deployed(card=small, mem_fraction_static=0.6))
+    new = plan(deployed(card=small, version=(0, 5, 20), mem_fraction_static=0.6))
+    assert not old.fits and any(
+        "Not enough memory. Please try to increase --mem-fraction-static" in x for x in old.lines
+    )
+    assert not new.fits and any("Raise --mem-fraction-static above" in line for line in new.lines)
+
+
+@pytest.mark.parametrize("version", [(0, 4, 1), (0, 4, 6, 5), (0, 5, 9), (0, 5, 14), (0, 5, 23)])
+@pytest.mark.parametrize("shape", [QWEN3_8B, GPT_OSS, HYBRID], ids=lambda shape: shape.id)
+def test_its_own_reader_reads_the_planned_lines_back(shape: ModelShape, version: Version) -> None:
+    made = plan(deployed(shape, version=version))
+    report = loadpath.read_text("\n".join(made.lines), "planned.log")
+    assert not [f.id for f in report.findings if f.severity == "error"]
+    facts = {kind: [fact for fact in report.facts if fact["type"] == kind] for kind in ("WeightsLoaded", "KvPool")}
+    assert facts["KvPool"][-1]["tokens"] == made.kv_tokens
+    if version >= (0, 4, 3):
+        assert facts["WeightsLoaded"][0]["bytes"] == pytest.approx(made.weights_bytes, abs=0.006 * GIB)
+
+
+def test_a_share_far_above_the_own_rule_is_noted() -> None:
+    assert any("the first long prefill" in note for note in plan(deployed(mem_fraction_static=0.95)).notes)
+    assert not any("prefill" in note for note in plan(deployed()).notes)
+
+
+@given(
+    fraction=st.floats(0.3, 0.95), tp=st.sampled_from([1, 2, 4, 8]), context=st.sampled_from([2048, 32768, 131072]),
+    shape=st.sampled_from([QWEN3_8B, GPT_OSS, HYBRID]),
+)  # fmt: skip
+def test_more_of_the_card_never_holds_fewer_tokens(fraction: float, tp: int, context: int, shape: ModelShape) -> None:
+    settings = {"tp_size": tp, "context_length": context}
+    less = plan(deployed(shape, gpus=tp, mem_fraction_static=fraction, **settings))
+    more = plan(deployed(shape, gpus=tp, mem_fraction_static=min(0.99, fraction + 0.04), **settings))
+    assert more.kv_tokens >= less.kv_tokens
+    assert (
+        plan(deployed(shape, gpus=2 * tp, mem_fraction_static=fraction, tp_size=2 * tp)).weights_bytes
+        <= less.weights_bytes
+    )
