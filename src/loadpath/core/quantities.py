@@ -30,6 +30,7 @@ NAMES: dict[Unit, tuple[str, str]] = {
     "W": ("a power in watts", "400, 400W or 0.4kW"),
     "s": ("a time", "0.012, 12ms or 12e-3"),
 }
+_SHOWN = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 _NUMBER = re.compile(r"\s*([+-]?(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
 
 
@@ -63,9 +64,12 @@ def _factor(suffix: str, unit: Unit) -> float | None:
     return None
 
 
-def show_quantity(value: float, unit: str, digits: int = 4) -> str:
-    """`"40 TFLOP/s"`, `"1.792 TB/s"`, `"22.5 FLOP/byte"`: the prefix that fits, so many significant digits."""
-    for prefix, factor in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+def show_quantity(value: float, unit: str, digits: int = 4, *, top: str = "E") -> str:
+    """`"40 TFLOP/s"`, `"1.792 TB/s"`, `"22.5 FLOP/byte"`: the prefix that fits, so many significant digits.
+
+    `top`: the greatest prefix (`"T"`: 1,979 TFLOP/s as datasheets have it; `""`: none).
+    """
+    for prefix, factor in _SHOWN[_SHOWN.index(next(p for p in _SHOWN if p[0] == top)) :]:
         if abs(value) >= factor * (1 - 0.5 * 10**-digits):
             return f"{_plain(value / factor, digits)} {prefix}{unit}"
     return f"{_plain(value, digits)} {unit}"
@@ -83,5 +87,5 @@ def _plain(value: float, digits: int) -> str:
     """So many significant digits, never fewer than the whole part has, no exponent, no trailing noughts."""
     if value == 0:
         return "0"
-    text = f"{float(f'{value:.{digits}g}'):.12f}" if abs(value) < 10**digits else f"{value:,.0f}"
+    text = f"{float(f'{value:.{digits}g}'):,.12f}" if abs(value) < 10**digits else f"{value:,.0f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -63,6 +63,17 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True):
         return next((effect for effect in self.effects if effect.work == work), None)
 
 
+class CappedWork(msgspec.Struct, frozen=True, kw_only=True):
+    """A time with the full limit, and the range it grows to under a lower one; joules if either limit is drawn in full."""
+
+    work: str
+    seconds: float
+    least_seconds: float
+    most_seconds: float
+    joules: float
+    most_joules: float
+
+
 def energy(tokens_per_s: float, watts: float, basis: Basis) -> Energy:
     """Energy of a token when `tokens_per_s` are made at `watts` (of all GPUs together)."""
     joules = watts / tokens_per_s
@@ -93,6 +104,22 @@ def cap_effect(share: float, work: Kind) -> CapEffect | None:
         most=max(speed for _, speed in found),
         cards=tuple(dict.fromkeys(sweep.gpu for sweep, _ in found)),
         sources=tuple(dict.fromkeys(sweep.source for sweep, _ in found)),
+    )
+
+
+def work_under(cap: Cap, name: str, seconds: float, *, memory_bound: bool) -> CappedWork | None:
+    """How a time of the work grows under the limit, by what bounds it; None where nobody measured so low."""
+    effect = cap.effect("decode" if memory_bound else "compute")
+    if effect is None:
+        return None
+    least, most = effect.slowed(seconds)
+    return CappedWork(
+        work=name,
+        seconds=seconds,
+        least_seconds=least,
+        most_seconds=most,
+        joules=cap.full_watts * seconds,
+        most_joules=cap.watts * most,
     )
 
 

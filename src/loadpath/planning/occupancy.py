@@ -21,6 +21,8 @@ from loadpath.knowledge.sm import (
     Sm,
 )
 
+USUAL_BLOCKS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Block sizes that are worth advising; of equally good ones the nearest to 256 is taken."""
 Limiter = Literal["warps", "blocks", "registers", "shared-memory"]
 
 
@@ -67,6 +69,20 @@ class Occupancy(msgspec.Struct, frozen=True, kw_only=True):
     """As given out: in units, with what the system takes."""
     refused: str = ""
     notes: tuple[str, ...] = ()
+
+
+class Waves(msgspec.Struct, frozen=True, kw_only=True):
+    """A grid on a card: `count` rounds of `blocks_at_once`, the last one `last_share` full.
+
+    `busy_share`: part of the SMs' time that blocks use, if all take equally long.
+    """
+
+    grid: int
+    sms: int
+    blocks_at_once: int
+    count: int
+    last_share: float
+    busy_share: float
 
 
 def occupancy(kernel: Kernel, sm: Sm) -> Occupancy:
@@ -122,6 +138,20 @@ def changes(kernel: Kernel, sm: Sm) -> tuple[Change, ...]:
     for change in better:
         best.setdefault(change.action, change)
     return tuple(sorted(best.values(), key=lambda change: -change.warps))
+
+
+def waves(found: Occupancy, grid: int, sms: int) -> Waves:
+    """How a grid of so many blocks passes a card of so many SMs, each of which holds `found.blocks_per_sm`."""
+    at_once = found.blocks_per_sm * sms
+    count = -(-grid // at_once)
+    return Waves(
+        grid=grid,
+        sms=sms,
+        blocks_at_once=at_once,
+        count=count,
+        last_share=(grid - (count - 1) * at_once) / at_once,
+        busy_share=grid / (count * at_once),
+    )
 
 
 def fitting_registers(kernel: Kernel, blocks: int) -> int:
@@ -190,14 +220,14 @@ def _leaner(kernel: Kernel, sm: Sm, now: Occupancy) -> list[tuple[Kernel, str, s
 
 
 def _other_blocks(kernel: Kernel, sm: Sm) -> list[tuple[Kernel, str]]:
-    """The smallest block size that lets in the most warps, with the same registers per thread and shared memory per block.
+    """The usual block size that lets in the most warps, with the same registers per thread.
 
     Only without shared memory: with it, another block size needs another amount, which only the kernel's author knows.
     """
     if kernel.shared_bytes:
         return []
-    sizes = [msgspec.structs.replace(kernel, threads=n) for n in range(64, BLOCK_THREADS + 1, WARP)]
-    best = max(sizes, key=lambda other: (occupancy(other, sm).warps_per_sm, -other.threads))
+    sizes = [msgspec.structs.replace(kernel, threads=n) for n in USUAL_BLOCKS]
+    best = max(sizes, key=lambda other: (occupancy(other, sm).warps_per_sm, -abs(other.threads - 256)))
     return [(best, f"blocks of {best.threads} threads (now {kernel.threads})")]
 
 
