@@ -30,11 +30,18 @@ def test_a_cards_roofs_say_where_they_come_from() -> None:
         ("a100-sxm4-80", "fp8", "from 8.9 on. It has: bf16, fp16, int8"),
         ("a100-sxm4-80", "awq", "multiplied in 16 bits"),
         ("no-such-card", "bf16", "no-such-card"),
+        ("24GiB", "bf16", "one card of the GPU table"),
+        ("A100 80GB 3g.40gb", "bf16", "no rates of slices"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(card: str, dtype: str, says: str) -> None:
     with pytest.raises(RooflineRefused, match=says):
         roofs_of(board(card), (dtype,))
+
+
+def test_cards_by_the_names_that_people_write() -> None:
+    assert board("H100 80GB").id == "h100-sxm-80"
+    assert board("RTX 5090").capability == "12.0"
 
 
 def test_energy_is_of_the_floor_at_the_boards_limit_and_says_so() -> None:

@@ -6,12 +6,15 @@ from typing import Any
 
 import msgspec
 
-from loadpath.knowledge.gpus import Gpu, by_id, by_name
+from loadpath.knowledge.gpus import Gpu, by_id
+from loadpath.planning.cards import CardUnknown, cards_of
 from loadpath.planning.energy import Cap, CappedWork, Energy, cap, decode_draws, energy, work_under
 from loadpath.planning.rates import BadFormat, rate
 from loadpath.planning.roofline import Placement, Roof, Work, place
 
 SCHEMA = "loadpath.roofline/1"
+MIG = " MIG "
+"""Stands in the name of a card that is a slice of one."""
 
 
 class RooflineRefused(ValueError):
@@ -33,10 +36,16 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def board(name: str) -> Gpu:
-    """The board of a name or id of the GPU table. Raises `RooflineRefused` where there is none."""
-    found = by_id(name.lower()) or by_name(name)
+    """The board that people call `name`. Raises `RooflineRefused` where there is none, or only a slice of one."""
+    try:
+        cards = cards_of(name)
+    except CardUnknown as error:
+        raise RooflineRefused(str(error)) from error
+    found = by_id(cards[0].id) if len(set(cards)) == 1 else None
     if found is None:
-        raise RooflineRefused(f"no card of the GPU table is called {name!r}")
+        raise RooflineRefused(f"{name}: one card of the GPU table was expected (or --peak and --bandwidth)")
+    if MIG in cards[0].name:
+        raise RooflineRefused(f"{name}: the table has no rates of slices: give --peak and --bandwidth")
     return found
 
 
