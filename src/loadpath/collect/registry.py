@@ -24,11 +24,14 @@ PROBES: tuple[ProbeEntry, ...] = (
     ProbeEntry("user_driver"),
     ProbeEntry("driver_calls"),
     ProbeEntry("nvidia_smi"),
+    ProbeEntry("container_runtime"),
     ProbeEntry("cuda_libraries"),
     ProbeEntry("fat_binaries"),
     ProbeEntry("libraries"),
     ProbeEntry("python_packages"),
     ProbeEntry("frameworks"),
+    ProbeEntry("engines"),
+    ProbeEntry("host_limits"),
 )  # fmt: skip
 
 

@@ -1,0 +1,170 @@
+"""Layer 10, engines: which are installed, which run (flags, age, ports, processes), whether they answer on this machine's
+own address, their metrics, and their logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from loadpath.collect.distributions import distributions
+from loadpath.collect.endpoints import ask
+from loadpath.collect.engine_logs import gather_logs
+from loadpath.collect.engine_names import ENGINES, EngineSigns, engine_of, is_part_of, port_of
+from loadpath.collect.probe import Machine, Probe, Sample
+from loadpath.collect.processes import Process, family, listening, processes, same_network, uptime
+from loadpath.collect.programs import find_program
+from loadpath.collect.pythons import environments
+from loadpath.collect.records import record
+from loadpath.core.facts.runtime import EndpointAsked, EngineInstalled, EngineProcess
+from loadpath.core.masking import mask
+from loadpath.core.units import show_seconds
+
+MOST_RUNNING = 16
+_SECRET_FLAG = re.compile(r"(?i)^--?[\w-]*(?:api-?key|token|secret|password|auth)[\w-]*$")
+_TOKENIZER = re.compile(r"(?i)token(?:s|izer|ization|-ids)\b|num-tokens|max-.*token|min-.*token")
+
+
+def gather_installed(machine: Machine) -> Iterator[Sample]:
+    lines = []
+    packaged: set[str] = set()
+    names = {package: signs.engine for signs in ENGINES for package in signs.packages}
+    every = environments(machine)
+    for environment in every:
+        for package in distributions(machine, environment):
+            if engine := names.get(package.name):
+                packaged.add(engine)
+                text = f"{package.name} {package.version} in {package.site}"
+                lines.append(record(EngineInstalled, text=text, engine=engine, version=package.version, path=package.site,
+                                    python=environment.prefix))  # fmt: skip
+    for signs in ENGINES:
+        for program in signs.programs:
+            path = find_program(machine, program)
+            if path and signs.engine not in packaged:
+                lines.append(record(EngineInstalled, text=f"{program}: {path}", engine=signs.engine, path=path))
+    looked = " ".join(folder for environment in every[:2] for folder in environment.site[:1])
+    command = f"ls {looked}; which llama-server ollama tritonserver …".removeprefix("ls ; ")
+    yield machine.told(lines, name="engines-installed", kind="engines-seen", command=command)
+
+
+class Running:
+    """A running engine: its first process and its family."""
+
+    def __init__(self, signs: EngineSigns, head: Process, members: tuple[int, ...], ports: tuple[int, ...]) -> None:
+        self.signs, self.head, self.members, self.ports = signs, head, members, ports
+        asked = port_of(head.argv, signs)
+        # Only the port that is the engine's HTTP port: others are for its own ranks, and a stranger there does harm.
+        self.port = asked if asked in ports or not ports else None
+
+
+def running(machine: Machine) -> list[Running]:
+    """The engines that run, the oldest first."""
+    every = processes(machine)
+    heads: list[tuple[EngineSigns, Process]] = []
+    for one in sorted(every.values(), key=lambda p: (p.started, p.pid)):
+        signs = engine_of(one.argv)
+        if signs is None or _inside(every, one, signs):
+            continue
+        heads.append((signs, one))
+    found = []
+    for signs, head in heads[:MOST_RUNNING]:
+        members = family(every, head.pid)
+        found.append(Running(signs, head, members, listening(machine, members)))
+    return found
+
+
+def _inside(every: dict[int, Process], one: Process, signs: EngineSigns) -> bool:
+    """Whether a process that looks like an engine's start was started by the same engine."""
+    parent = every.get(one.parent)
+    while parent is not None and parent.pid != one.pid:
+        own = engine_of(parent.argv)
+        if own is not None and own.engine == signs.engine:
+            return True
+        parent = every.get(parent.parent) if parent.parent != parent.pid else None
+    return is_part_of(one.argv, signs) and engine_of(one.argv) is None
+
+
+def gather_running(machine: Machine) -> Iterator[Sample]:
+    found = running(machine)
+    every = processes(machine) if found else {}
+    now = uptime(machine)
+    lines = [_told(one, every, now) for one in found]
+    yield machine.told(
+        lines, name="engines-running", kind="engines-seen", command="ps -eo pid,ppid,etimes,stat,args; ss -ltnp"
+    )
+    if len(found) == 1:  # with several, nobody could tell whose flags these are
+        line = " ".join(_quoted(word) for word in _masked(found[0].head.argv))
+        yield machine.told([line], name="engine-command", kind="text", command=f"cat /proc/{found[0].head.pid}/cmdline")
+    for one in found:
+        yield machine.cat(f"/proc/{one.head.pid}/limits", name=f"engine-{one.head.pid}-limits", kind="text")
+    yield from _answers(machine, found)
+    for one in found:
+        yield from gather_logs(machine, one.signs, one.head, now)
+
+
+def _told(one: Running, every: dict[int, Process], now: float | None) -> str:
+    head, argv = one.head, _masked(one.head.argv)
+    age = round(now - head.started, 1) if now is not None and now >= head.started else None
+    stuck = [pid for pid in one.members if pid in every and every[pid].state == "D"]
+    rss = sum(every[pid].rss_bytes or 0 for pid in one.members if pid in every)
+    ports = (
+        f", port {one.port}"
+        if one.port in one.ports
+        else f", listening on {', '.join(map(str, one.ports))}"
+        if one.ports
+        else ""
+    )
+    up = f", up {show_seconds(age)}" if age is not None else ""
+    place = f", container {head.container}" if head.container else ""
+    text = f"{one.signs.engine} (process {head.pid}{up}{ports}{place}): {' '.join(argv)[:300]}"
+    return record(EngineProcess, text=text, engine=one.signs.engine, pid=head.pid, argv=argv, family=one.members, age_seconds=age,
+                  ports=one.ports, port=one.port, state=head.state, stuck=stuck,
+                  rss_bytes=rss, container=head.container)  # fmt: skip
+
+
+def _answers(machine: Machine, found: list[Running]) -> Iterator[Sample]:
+    """Whether each engine answers, and its metrics. Only on localhost, only pages that change nothing."""
+    if not machine.live:
+        return
+    lines = []
+    metrics: list[Sample] = []
+    for one in found:
+        if one.port is None or not same_network(machine, one.head.pid):
+            continue
+        answer = ask(one.port, one.signs.health)
+        text = f"GET {answer.url}: {answer.status or answer.error} after {answer.seconds:.2f} s"
+        lines.append(record(EndpointAsked, text=text, engine=one.signs.engine, pid=one.head.pid, url=answer.url, status=answer.status,
+                            seconds=round(answer.seconds, 3), error=answer.error))  # fmt: skip
+        if answer.status is not None and one.signs.metrics:
+            page = ask(one.port, one.signs.metrics)
+            if page.status == 200 and page.body:
+                metrics.append(Sample(f"engine-{one.head.pid}-metrics", "prometheus-metrics", f"curl {page.url}",
+                                      None, round(page.seconds, 3), page.started, data=page.body))  # fmt: skip
+    if lines:
+        yield machine.told(
+            lines, name="engine-health", kind="engines-seen", command="curl -m 2 http://127.0.0.1:PORT/health"
+        )
+    yield from metrics
+
+
+def _masked(argv: tuple[str, ...]) -> list[str]:
+    """The words of a command line; what follows a flag for a secret is masked."""
+    words: list[str] = []
+    for i, word in enumerate(argv):
+        before = argv[i - 1] if i else ""
+        hidden = _SECRET_FLAG.match(before) and not _TOKENIZER.search(before) and not word.startswith("-")
+        name, equals, _ = word.partition("=")
+        if equals and _SECRET_FLAG.match(name) and not _TOKENIZER.search(name):
+            words.append(f"{name}=***")
+        else:
+            words.append("***" if hidden else mask(word))
+    return words
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w@%+=:,./*-]+", word) else "'" + word.replace("'", "'\\''") + "'"
+
+
+PROBES = (
+    Probe("engines-installed", "engines-seen", "engine", gather_installed),
+    Probe("engines-running", "engines-seen", "engine", gather_running),
+)
