@@ -31,7 +31,7 @@ def no_kernel(case: Case) -> Iterator[Finding]:
         return
     if capability:
         values |= _card(capability, caught.get("gpu") or stack.gpu, archs)
-        values |= _build(capability, stack)
+        values |= build_for(capability, stack)
     else:
         values |= _any_build()
     if code := caught.get("arch"):
@@ -69,7 +69,7 @@ def _card(capability: str, gpu: str, archs: tuple[str, ...]) -> dict[str, str]:
     return values
 
 
-def _build(capability: str, stack: Stack) -> dict[str, str]:
+def build_for(capability: str, stack: Stack) -> dict[str, str]:
     """Which builds have code for the card; for old cards, the last that had."""
     wheels = cuda.wheels_for(capability)
     generation = cuda.architecture(capability)

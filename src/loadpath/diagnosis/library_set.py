@@ -93,6 +93,21 @@ def missing_library(case: Case) -> Iterator[Finding]:
     yield finding("cuda-library-missing", evidence, case=case, values=values, severity=severity, title=title)
 
 
+def library_words(lib: str, stack: Stack, asking: str) -> dict[str, str]:
+    """Template values of `cuda-library-missing` for one library that `asking` (a package) needs."""
+    major = _major(lib, stack)
+    values = {"lib": lib, **stack.values(), "major": major or "12"} | _packages(lib, major)
+    values["what"] = next((w for stem, w in _WHAT.items() if lib.startswith(stem)), "library")
+    if not lib.startswith(_SELF_NUMBERED):
+        values |= _fitting(major, stack, asking) | _mismatch(major, stack)
+    return values
+
+
+def system_package(lib: str) -> str:
+    """The Debian package of a library of the operating system; a placeholder where it is not known."""
+    return next((p for stem, p in _SYSTEM.items() if lib.startswith(stem)), f"<the package that has {lib}>")
+
+
 def _native(symptoms: list[Symptom]) -> bool:
     """The program that asks is no Python package: an executable, or a backend of llama.cpp."""
     return all("error while loading shared libraries" in s.text or "ggml" in s.text for s in symptoms)
@@ -219,7 +234,7 @@ def torch_abi(case: Case) -> Iterator[Finding]:
     stack, values = stack_of(case), groups(symptoms)
     path = values.get("ext", "")
     values["ext"] = path.rpartition("/")[2] or "A compiled extension"
-    values["pkg"] = _owner(path)
+    values["pkg"] = owner_of(path)
     values["engine"] = case.engine if case.engine in ("vllm", "sglang") else values["pkg"]
     symbol = values.get("symbol", "")
     if own := re.match(r"_Z(\d+)([a-zA-Z_]\w*)", symbol):
@@ -234,7 +249,7 @@ def torch_abi(case: Case) -> Iterator[Finding]:
                   severity="warning" if only_notice else None)  # fmt: skip
 
 
-def _owner(path: str) -> str:
+def owner_of(path: str) -> str:
     """The pip package of an extension's file."""
     for mark, package in (("flash_attn", "flash-attn"), ("sgl_kernel", "sgl-kernel"), ("xformers", "xformers"), ("vllm", "vllm"),
                           ("torchvision", "torchvision"), ("torchaudio", "torchaudio"), ("exllama", "exllamav2"),
@@ -278,8 +293,7 @@ def system_library(case: Case) -> Iterator[Finding]:
         return
     values = groups(symptoms)
     lib = values["lib"]
-    package = next((p for stem, p in _SYSTEM.items() if lib.startswith(stem)), f"<the package that has {lib}>")
-    values["install"] = f"apt-get update && apt-get install -y {package}"
+    values["install"] = f"apt-get update && apt-get install -y {system_package(lib)}"
     if lib.startswith(("libGL", "libg", "libSM", "libX")):
         values["headless"] = "pip uninstall -y opencv-python && pip install opencv-python-headless"
     yield finding("system-library-missing", symptoms, case=case, values=values)

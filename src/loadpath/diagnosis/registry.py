@@ -58,6 +58,15 @@ MODULES: tuple[str, ...] = (
     "gpu_settings",
     "gpu_activity",
     "gpu_links",
+    "machine_bus",
+    "machine_module",
+    "machine_nodes",
+    "machine_driver",
+    "machine_calls",
+    "gpu_code",
+    "installed_runtime",
+    "installed_libraries",
+    "installed_packages",
     "training_plan",
 )
 

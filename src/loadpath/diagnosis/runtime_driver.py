@@ -46,7 +46,7 @@ def too_old(case: Case) -> Iterator[Finding]:
     if wanted:
         values["program_cuda"] = wanted
         values["needed_driver"] = cuda.floor_of(int(cuda.numbers(wanted)[0])) or ""
-    values |= _driver_advice(wanted, stack) | _wheel_advice(offers)
+    values |= driver_advice(wanted, stack) | wheel_advice(offers)
     if case.symptoms("forward-compat-unsupported"):
         values.pop("compat", None)
         values["no_compat"] = (
@@ -83,7 +83,8 @@ def _program_cuda(stack: Stack, offers: str, symptoms: list[Symptom]) -> str:
     return ""
 
 
-def _driver_advice(wanted: str, stack: Stack) -> dict[str, str]:
+def driver_advice(wanted: str, stack: Stack) -> dict[str, str]:
+    """Template values: which driver branch to install for CUDA `wanted`, and the compatibility package where one helps."""
     branch = cuda.branch_for(wanted) or LONG_TERM
     branch = max(branch, LONG_TERM, key=cuda.numbers)
     offered = next((b.cuda for b in cuda.table().driver_branch if b.branch == branch), "")
@@ -94,7 +95,8 @@ def _driver_advice(wanted: str, stack: Stack) -> dict[str, str]:
     return values
 
 
-def _wheel_advice(offers: str) -> dict[str, str]:
+def wheel_advice(offers: str) -> dict[str, str]:
+    """Template values: which PyTorch wheels run on a driver that offers CUDA `offers`."""
     major = offers.partition(".")[0]
     if major not in _WHEELS:
         return {"wheel": "one whose CUDA the driver offers", "wheel_command": "pip install torch --index-url "
@@ -177,7 +179,7 @@ def _beyond_driver(case: Case, stack: Stack) -> Finding | None:
     if not failed:
         return None
     versions = [f for f in case.all(ComponentVersion) if f.name in ("driver", "torch-cuda")]
-    values = stack.values() | _driver_advice(stack.torch_cuda, stack) | _wheel_advice(stack.driver_cuda)
+    values = stack.values() | driver_advice(stack.torch_cuda, stack) | wheel_advice(stack.driver_cuda)
     values["program_cuda"] = stack.torch_cuda
     values["needed_driver"] = cuda.floor_of(int(cuda.numbers(stack.torch_cuda)[0])) or ""
     return finding("driver-too-old", [*failed, *versions[:3]], case=case, values=values, certainty="likely")

@@ -1,0 +1,87 @@
+"""The installed packages by their own metadata: requirements that are not met around torch, packages that are there twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from loadpath.core.case import Case
+from loadpath.core.facts.binaries import LibrariesResolved, PackageInstalled, RequirementUnmet, SymbolsUnfound
+from loadpath.core.report import Finding
+from loadpath.core.vocabulary import Severity
+from loadpath.diagnosis.rule import Rule, finding
+from loadpath.knowledge import cuda
+
+# Packages whose versions decide whether compiled code and its callers fit together.
+_STACK = re.compile(
+    r"^(?:torch\w*|triton|vllm|sglang|sgl-kernel|sglang-kernel|flashinfer-\w+|flash-attn|xformers|transformers|tokenizers|numpy"
+    r"|nvidia-.+|tensorrt.*|bitsandbytes|xgrammar|compressed-tensors|deepspeed|accelerate|cuda-.+|huggingface-hub|numba)$"
+)
+_COMPILED = ("torch", "triton", "sgl-kernel", "sglang-kernel", "flash-attn", "xformers", "numpy")
+_EXACT = re.compile(r"[=~]=|===")
+
+
+def requirements(case: Case) -> Iterator[Finding]:
+    """One finding for the environment that is meant: the gravest conflict leads, the others are named."""
+    chosen = {p.environment for p in case.all(PackageInstalled) if p.chosen}
+    unmet = [r for r in case.all(RequirementUnmet) if r.environment in chosen and _matters(r)]
+    if not unmet:
+        return
+    unmet.sort(key=_weight)
+    first = unmet[0]
+    has = f"{first.needs} {first.has} is installed" if first.has else f"{first.needs} is not installed"
+    values = {
+        "package": first.package,
+        "version": first.version,
+        "wants": first.wants,
+        "has": has,
+        "environment": first.environment,
+    }
+    if more := [f"{r.package}: {r.wants} ({r.has or 'absent'})" for r in unmet[1:6]]:
+        values["more"] = "; ".join(more) + (f" and {len(unmet) - 6} more" if len(unmet) > 6 else "")
+    severity: Severity | None = "info" if not first.has and first.needs not in _COMPILED else None
+    if first.needs == "torch" and _symbols_fit(case, first):
+        severity = "info" if not any(r.has and r.needs in _COMPILED for r in unmet[1:]) else None
+        values["fits"] = "Every function that its compiled modules ask torch for is there, so this pair may well work."
+    yield finding("requirement-unmet", unmet, case=case, values=values, severity=severity)
+
+
+def _symbols_fit(case: Case, unmet: RequirementUnmet) -> bool:
+    """Whether the environment's compiled modules were looked up in torch, and none of this package lacks a function."""
+    looked = any(r.environment == unmet.environment and r.symbols for r in case.all(LibrariesResolved))
+    return looked and not any(s.package == unmet.package for s in case.all(SymbolsUnfound))
+
+
+def _matters(unmet: RequirementUnmet) -> bool:
+    """Both sides are of the stack: what a web framework wants of another is `pip check`'s business."""
+    return bool(_STACK.match(unmet.package) and _STACK.match(unmet.needs))
+
+
+def _weight(unmet: RequirementUnmet) -> tuple[bool, bool, bool, str]:
+    """Another version of what was compiled together, pinned exactly, first; absent packages last."""
+    return not unmet.has, unmet.needs not in _COMPILED, not _EXACT.search(unmet.wants), unmet.package
+
+
+def twice(case: Case) -> Iterator[Finding]:
+    """Two metadata folders of one package in one folder of packages."""
+    seen: dict[tuple[str, str], list[PackageInstalled]] = {}
+    for package in case.all(PackageInstalled):
+        if package.chosen and _STACK.match(package.name):
+            seen.setdefault((package.folder, package.name), []).append(package)
+    for (folder, name), found in seen.items():
+        versions = sorted({p.version for p in found}, key=cuda.numbers)
+        if len(versions) > 1:
+            values = {
+                "package": name,
+                "versions": " and ".join(versions),
+                "newest": versions[-1],
+                "environment": folder,
+            }
+            yield finding("package-installed-twice", found, case=case, values=values)
+            return
+
+
+RULES = (
+    Rule(requirements, (RequirementUnmet, PackageInstalled), ("requirement-unmet",)),
+    Rule(twice, (PackageInstalled,), ("package-installed-twice",)),
+)
