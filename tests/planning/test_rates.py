@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from loadpath.knowledge.gpus import Gpu, by_id, gpus
-from loadpath.planning.rates import BadFormat, Matmul, blended, canonical, matmul_rate, product_rate, rate, tile_share
+from loadpath.planning.rates import (
+    BadFormat,
+    Matmul,
+    blended,
+    canonical,
+    ggml_rate,
+    matmul_rate,
+    product_rate,
+    rate,
+    tile_share,
+)
 
 
 def card(id: str) -> Gpu:
@@ -92,6 +102,14 @@ def test_products_run_at_the_rate_of_the_path_that_the_card_has(
     found = product_rate(card(id), weights, activations)
     assert (found.dtype, found.flops_per_s) == (dtype, tflops * 1e12)
     assert says in " ".join(found.notes)
+
+
+def test_llama_cpp_multiplies_quantised_weights_in_int8_and_some_sums_in_16_bits() -> None:
+    gpu = card("rtx-3090")
+    assert ggml_rate(gpu, quantised=True).dtype == "int8"
+    assert ggml_rate(gpu, quantised=False).flops_per_s == 142.3e12
+    assert ggml_rate(card("h100-sxm-80"), quantised=False).flops_per_s == 989e12
+    assert ggml_rate(card("p100-pcie-16"), quantised=True).path == "cuda-cores"
 
 
 def test_tensor_parallel_shards_must_be_whole() -> None:

@@ -137,6 +137,14 @@ def test_small_chunks_read_the_weights_again_and_again() -> None:
     assert prefill(DENSE, H100, 8192, chunk=64).limit == "bandwidth"
 
 
+def test_pipeline_stages_share_a_prompt_chunk_by_chunk() -> None:
+    staged = Cards(bandwidth_bytes_per_s=3.352e12, flops_per_s=989e12, pipeline_parallel=2)
+    whole = prefill(DENSE, H100, 8192, chunk=8192).ttft_seconds
+    assert prefill(DENSE, staged, 8192, chunk=8192).ttft_seconds == pytest.approx(whole)
+    assert prefill(DENSE, staged, 8192, chunk=2048).ttft_seconds == pytest.approx(whole * 5 / 8)
+    assert prefill(DENSE, staged, 8192).ttft_seconds == pytest.approx(whole / 2)
+
+
 def test_where_decode_turns_compute_bound() -> None:
     short = compute_bound_from(DENSE, H100, 0)
     assert short == 296  # ridge 295 FLOP/byte, one FLOP a byte and sequence

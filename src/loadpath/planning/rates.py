@@ -122,6 +122,21 @@ def product_rate(gpu: Gpu, weights: str, activation_bits: int = 16, dtype: str =
     return msgspec.structs.replace(wide, notes=wide.notes + tuple(notes))
 
 
+def ggml_rate(gpu: Gpu, *, quantised: bool) -> Rate:
+    """The rate of llama.cpp's products: its kernels multiply quantised weights in int8 (MMQ), else in fp16.
+
+    Some of its fp16 products keep 16-bit sums, which GeForce boards do twice as fast: the greatest of what it may use.
+    """
+    names = ("fp16", "fp16_fp16acc", "int8") if quantised else ("fp16", "fp16_fp16acc", "bf16")
+    found = [one for name in names if (one := rate(gpu, name)).flops_per_s]
+    if not found:
+        return rate(gpu, names[0])
+    best = max(found, key=lambda one: one.flops_per_s or 0.0)
+    return msgspec.structs.replace(
+        best, notes=(*best.notes, f"llama.cpp: {best.dtype} is the fastest of its products here")
+    )
+
+
 def matmul_rate(
     matmul: Matmul,
     peak: Rate,

@@ -146,17 +146,19 @@ def decode(load: Load, cards: Cards, concurrency: int, context: int) -> Decode:
 
 
 def prefill(load: Load, cards: Cards, tokens: int, cached: int = 0, chunk: int = 0) -> Prefill:
-    """The floor of a prompt of `tokens`, of which `cached` are in the prefix cache, in chunks of `chunk` (0: at once).
+    """The floor of a prompt of `tokens`, of which `cached` are in the prefix cache, in chunks of `chunk` (0: not known).
 
-    Every chunk reads the weights once; the last token alone passes the output head.
+    Every chunk reads the weights once; the last token alone passes the output head. Pipeline stages work on different
+    chunks at the same time: n chunks pass p stages in (n + p - 1) / (n p) of the time of one GPU.
     """
     new = max(1, tokens - cached)
     chunks = -(-new // chunk) if chunk else 1
     pairs = sum(cache.flops_per_pair * cache.pairs(new, cached) for cache in load.caches)
-    compute = _compute_seconds(load, cards, new, 1, pairs)
+    staged = _stages(cards.pipeline_parallel, chunks if chunk else 0)
+    compute = staged * _compute_seconds(load, cards, new, 1, pairs)
     share = experts_read(load, min(new, chunk or new)) if load.experts else None
-    memory = chunks * _weight_seconds(load, cards, share)
-    exchange = _exchange_seconds(load, cards, new, chunks)
+    memory = staged * chunks * _weight_seconds(load, cards, share)
+    exchange = staged * _exchange_seconds(load, cards, new, chunks)
     seconds = max(compute, memory) + exchange
     return Prefill(
         tokens=tokens,
@@ -167,6 +169,11 @@ def prefill(load: Load, cards: Cards, tokens: int, cached: int = 0, chunk: int =
         memory_seconds=memory,
         all_reduce_seconds=exchange,
     )
+
+
+def _stages(stages: int, chunks: int) -> float:
+    """Part of one GPU's time that so many pipeline stages take for so many chunks; 0 chunks: as many as one likes."""
+    return (chunks + stages - 1) / (chunks * stages) if chunks else 1 / stages
 
 
 def compute_bound_from(load: Load, cards: Cards, context: int, most: int = 1 << 16) -> int | None:
