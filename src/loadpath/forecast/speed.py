@@ -5,22 +5,22 @@ from __future__ import annotations
 import msgspec
 
 from loadpath.core.plan import Plan
-from loadpath.core.shape import ModelShape
 from loadpath.core.table import Cell, Column, Table
 from loadpath.knowledge.gpus import Gpu, by_id
 from loadpath.planning.collectives import link_of
 from loadpath.planning.deployment import Deployment
 from loadpath.planning.energy import energy
-from loadpath.planning.rates import Rate, blended, matmul_rate, product_rate, rate
+from loadpath.planning.rates import Rate, blended, ggml_rate, matmul_rate, product_rate, rate
 from loadpath.planning.speed import Bounds, Cards, bounds
 from loadpath.planning.work import cache_ways, load_of, products
 
 COLUMNS = (
     Column("concurrency", "requests"), Column("ITL at least", "seconds"), Column("all together at most", "tokens/s"),
-    Column("one request at most", "tokens/s"), Column("energy at least (J/token)"), Column("bound by"),
+    Column("one request at most", "tokens/s"), Column("at full power (J/token)"), Column("bound by"),
 )  # fmt: skip
 MOST_CONCURRENCY = 1024
 _TP = ("tensor-parallel-size", "tp-size", "tp", "num-shard")
+_GGML = frozenset({"llama.cpp", "ollama"})
 _PP = ("pipeline-parallel-size", "pp-size")
 
 
@@ -30,17 +30,17 @@ def speed(plan: Plan, deployed: Deployment) -> tuple[Bounds, Table] | None:
     if gpu is None or not gpu.bandwidth_gbs or not plan.fits:
         return None
     shape, tp, pp = deployed.shape, _size(deployed, _TP), _size(deployed, _PP)
-    peak, narrow = _peak(gpu, shape), rate(gpu, "bf16")
+    peak, narrow = _peak(gpu, deployed), rate(gpu, "bf16")
     attention = narrow if not narrow.refused else rate(gpu, "fp16")
     if peak.flops_per_s is None:
         return None
     made_of = blended(tuple(matmul_rate(m, peak, wide=attention) for m in products(shape, tp)))
     cards = Cards(
-        bandwidth_bytes_per_s=gpu.bandwidth_gbs * 1e9,
+        bandwidth_bytes_per_s=deployed.cards[0].bandwidth_bytes_per_s or gpu.bandwidth_gbs * 1e9,
         flops_per_s=made_of or peak.flops_per_s,
         attention_flops_per_s=attention.flops_per_s or 0.0,
         tensor_parallel=tp,
-        pipeline_parallel=pp,
+        pipeline_parallel=len(deployed.cards) if deployed.engine in _GGML and tp == 1 else pp,
         cache_ways=cache_ways(shape, tp),
         link=link_of(gpu),
     )
@@ -64,8 +64,10 @@ def _size(deployed: Deployment, names: tuple[str, ...]) -> int:
     return int(text) if text.isdigit() else 1
 
 
-def _peak(gpu: Gpu, shape: ModelShape) -> Rate:
-    scheme = shape.quantisation
+def _peak(gpu: Gpu, deployed: Deployment) -> Rate:
+    shape, scheme = deployed.shape, deployed.shape.quantisation
+    if deployed.engine in _GGML:
+        return ggml_rate(gpu, quantised=scheme is not None)
     dtype = {"float16": "fp16", "bfloat16": "bf16"}.get(shape.dtype, "fp16")
     if scheme is None:
         return product_rate(gpu, dtype, dtype=dtype)
@@ -104,7 +106,8 @@ def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int) -> Table
         "decode stays bandwidth-bound at every batch"
     )  # fmt: skip
     note = (
-        f"Ceilings, not predictions, with {plan.max_model_len:,} tokens in each request's cache; {turns}. A prompt of "
+        f"Ceilings, not predictions (only accepted drafts and shared prefixes pass them), with {plan.max_model_len:,} "
+        f"tokens in each request's cache; {turns}. A prompt of "
         f"{first.tokens:,} tokens takes {first.ttft_seconds:.2f} s at least ({first.limit}). {peak.dtype} at "
         f"{(peak.flops_per_s or 0) / 1e12:,.0f} TFLOP/s, {gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
     )
