@@ -15,6 +15,7 @@ from loadpath.core.vocabulary import STACK
 from loadpath.diagnosis.context import temper
 from loadpath.diagnosis.correlation import explain
 from loadpath.diagnosis.ladder import ladder, time_spent
+from loadpath.diagnosis.layers import layers, verdict_of
 from loadpath.diagnosis.ledger import ledger
 from loadpath.diagnosis.registry import rules
 from loadpath.diagnosis.verdict import fold, order, root_cause, verdict
@@ -29,12 +30,14 @@ def diagnose(case: Case) -> Report:
         made = made_before
     root = root_cause(made)
     steps = ladder(case, root)
+    checked = layers(case, made)
     return Report(
-        verdict=verdict(case, made),
+        verdict=verdict_of(verdict(case, made), checked),
         root_cause=root.id if root else None,
         findings=tuple(made),
         steps=steps,
         memory=ledger(case),
+        layers=checked,
         holds=holds(case),
         skipped=tuple(skipped),
         notes=(*_history(case, before), *_time(made, steps)),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loadpath.core.facts.base import at
+from loadpath.core.facts.base import Fact, at
+from loadpath.core.facts.gpu import SmiFailed
 from loadpath.core.facts.machine import ProbeRan
 from loadpath.core.sample import Header, header_of
 from loadpath.core.text import Capture, Line
@@ -17,11 +18,14 @@ def extent(lines: Sequence[Line], i: int) -> int:
     return i + 1 if header_of(lines[i].raw) else i
 
 
-def read(capture: Capture) -> Iterator[ProbeRan]:
+def read(capture: Capture) -> Iterator[Fact]:
     for line in capture.lines:
         if header := header_of(line.raw):
             told = {name: getattr(header, name) for name in Header.__struct_fields__}
-            yield ProbeRan(**{**at(capture, line), "text": _words(header)}, **told)
+            common = {**at(capture, line), "text": _words(header)}
+            yield ProbeRan(**common, **told)
+            if header.name == "nvidia-smi" and header.outcome == "missing":
+                yield SmiFailed(**common, how="command-not-found")
 
 
 def _words(header: Header) -> str:

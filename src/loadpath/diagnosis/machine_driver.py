@@ -1,0 +1,152 @@
+"""Layer 4 of a live machine: which driver libraries the loader takes, against the loaded module, and what cuInit said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from loadpath.core.case import Case, version_numbers
+from loadpath.core.facts.errors import Symptom
+from loadpath.core.facts.gpu import DeviceNode
+from loadpath.core.facts.machine import CudaCalled, DriverLibrary
+from loadpath.core.facts.stack import EnvironmentVariable
+from loadpath.core.report import Finding, Remedy
+from loadpath.core.vocabulary import Certainty, Severity
+from loadpath.diagnosis.machine_module import loaded_version
+from loadpath.diagnosis.machine_nodes import inside_container
+from loadpath.diagnosis.rule import Rule, finding
+
+CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+OF_LIBRARIES = (803, 804, 35, 34)
+"""cuInit's answers that a wrong libcuda gives."""
+
+
+def taken(case: Case, soname: str) -> DriverLibrary | None:
+    """The file of that name that the loader takes."""
+    return next((lib for lib in case.all(DriverLibrary) if lib.soname == soname and lib.taken), None)
+
+
+def judge_libcuda(case: Case) -> Iterator[Finding]:
+    """The toolkit's stub, or a libcuda of another version than the module's."""
+    library, module, called = taken(case, CUDA), loaded_version(case), case.last(CudaCalled)
+    if library is None:
+        return
+    if library.stub:
+        cause = (
+            f"The loader takes {library.path} ({library.via}): the toolkit's stub, which is for linking only and hides the driver's "
+            f"libcuda.{_answer(called)}"
+        )
+        sure = called is not None and called.code == 34
+        yield finding("stub-libcuda", [library, *([called] if called else [])], case=case, cause=cause,
+                      certainty="established" if sure else "likely")  # fmt: skip
+    elif library.version and module not in (None, "?", library.version):
+        yield _of_other_version(case, library, str(module), called)
+
+
+def _answer(called: CudaCalled | None) -> str:
+    if called is None or called.code is None:
+        return ""
+    return f" cuInit answers {called.code}{f' ({called.error})' if called.error else ''}."
+
+
+def _of_other_version(case: Case, library: DriverLibrary, module: str, called: CudaCalled | None) -> Finding:
+    right = next((lib for lib in case.all(DriverLibrary) if lib.soname == CUDA and lib.version == module), None)
+    works = called is not None and called.code == 0
+    older = version_numbers(library.version or "") < version_numbers(module)
+    values: dict[str, Any] = {
+        "have": library.version, "module": module, "path": library.path, "via": _via(library),
+        "right": right.path if right else None, "wanted": None if right or works else module,
+        "meaning": _meaning(works=works, older=older),
+    }  # fmt: skip
+    if called is not None and called.code:
+        values |= {"code": called.code, "error": called.error or "no name"}
+    certainty: Certainty = "established" if works or (called is not None and called.code in OF_LIBRARIES) else "likely"
+    severity: Severity = "info" if works else "error" if called is not None and called.code else "warning"
+    return finding(
+        "libcuda-of-other-version", [library, *([right] if right else []), *([called] if called else [])],
+        case=case, values=values, severity=severity, certainty=certainty,
+        remedies=() if works else _remedies(case, library, right), figures={"libcuda": library.version, "module": module},
+    )  # fmt: skip
+
+
+def _meaning(*, works: bool, older: bool) -> str:
+    if works:
+        return "cuInit works with it all the same: this is forward compatibility, which data-centre GPUs allow."
+    if older:
+        return "It is older than the module, and no libcuda works on a newer module than itself."
+    return "A newer libcuda on an older module is forward compatibility, which only data-centre GPUs allow."
+
+
+def _via(library: DriverLibrary) -> str:
+    return {"ld.so.cache": "The loader's cache", "default": "The loader's default folder"}.get(library.via, library.via)
+
+
+def _remedies(case: Case, library: DriverLibrary, right: DriverLibrary | None) -> tuple[Remedy, ...]:
+    folder = (library.path or "").rpartition("/")[0]
+    if library.via == "LD_LIBRARY_PATH":
+        value = next((v.value for v in reversed(case.all(EnvironmentVariable)) if v.name == "LD_LIBRARY_PATH"), "")
+        left = ":".join(part for part in value.split(":") if part and part.rstrip("/") != folder)
+        first = Remedy(
+            f"Take {folder} off LD_LIBRARY_PATH", f"export LD_LIBRARY_PATH={left}" if left else "unset LD_LIBRARY_PATH",
+            f"the loader then takes {right.path} ({right.version})" if right else "", suffices=True if right else None,
+        )  # fmt: skip
+    else:
+        first = Remedy(
+            f"Take {folder} out of the loader's configuration and write its cache anew",
+            f"grep -rl {folder} /etc/ld.so.conf.d   # remove that line or file, then: sudo ldconfig",
+        )
+    same = Remedy(
+        "Or install the driver's libraries of exactly the module's version (after an update: reboot, so that the module follows)",
+        "dpkg -l | grep -E 'libnvidia-compute|cuda-compat'; sudo reboot",
+    )
+    image = Remedy(
+        "In a container: use an image without a compat folder, or of a CUDA version that the driver itself offers"
+    )
+    return (first, same, image) if library.compat else (first, same)
+
+
+def judge_parts(case: Case) -> Iterator[Finding]:
+    """In a container that was given the GPU: one of the two driver libraries was not mounted."""
+    sign = inside_container(case)
+    nodes = [n for n in case.all(DeviceNode) if not n.missing]
+    libraries = case.all(DriverLibrary)
+    if sign is None or not nodes or not libraries:
+        return
+    absent = [lib for lib in libraries if lib.path is None]
+    if len(absent) != 1:
+        return
+    part, brings, has = (
+        ("utility", "libnvidia-ml and nvidia-smi", "libcuda")
+        if absent[0].soname == NVML
+        else ("compute", "libcuda", "libnvidia-ml")
+    )
+    asked = next((v for v in case.all(EnvironmentVariable) if v.name == "NVIDIA_DRIVER_CAPABILITIES"), None)
+    said = (
+        f"NVIDIA_DRIVER_CAPABILITIES is `{asked.value}`, without `{part}`." if asked and part not in asked.value else ""
+    )
+    cause = (
+        f"This container has the GPU's device files and {has}, and no {absent[0].soname}: the toolkit was not asked for the "
+        f"`{part}` part, which brings {brings}. {said}"
+    )
+    yield finding(
+        "driver-capability-missing", [absent[0], *([asked] if asked else []), *nodes[:1]], case=case, cause=cause.strip(),
+        certainty="established" if said else "likely",
+    )  # fmt: skip
+
+
+def judge_code(case: Case) -> Iterator[Finding]:
+    """cuInit failed with a code that no row knows by its name."""
+    called = case.last(CudaCalled)
+    if called is None or not called.code:
+        return
+    if any(s.span.source == called.span.source for s in case.all(Symptom)):
+        return
+    values = {"code": called.code, "text": called.error or "a code without a name here"}
+    yield finding("cuda-init-failed", [called], case=case, values=values, certainty="established")
+
+
+RULES = (
+    Rule(judge_libcuda, (DriverLibrary,), ("stub-libcuda", "libcuda-of-other-version"), (CudaCalled,)),
+    Rule(judge_parts, (DriverLibrary, DeviceNode), ("driver-capability-missing",), (EnvironmentVariable,)),
+    Rule(judge_code, (CudaCalled,), ("cuda-init-failed",)),
+)
