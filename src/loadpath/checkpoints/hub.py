@@ -6,6 +6,7 @@ Nothing is downloaded but the configuration; headers are read by range requests 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,12 @@ def fetch(name: str, *, network: bool = True) -> Found:
             f"{name} is neither in the table nor in the local hub cache ({cache_folder()}), and the hub is not asked: offline"
         )
     try:
-        import huggingface_hub
+        client = import_module("huggingface_hub")
     except ImportError:
         raise ModelError(
             f"{name} is neither in the table nor in the local hub cache; to ask the hub: pip install 'loadpath[hub]'"
         ) from None
-    return None, _config(huggingface_hub, name), _headers(huggingface_hub, name)
+    return None, _config(client, name), _headers(client, name)
 
 
 def _config(client: Any, name: str) -> dict[str, Any]:

@@ -106,10 +106,10 @@ def _open_folder(folder: Path) -> Opened:
 
 
 def _open_gguf(path: Path) -> Opened:
-    from loadpath.checkpoints import gguf
+    from loadpath.checkpoints.gguf import checkpoint_of, read, shape_of
 
-    file = gguf.read(path)
-    return Opened(gguf.shape_of(file), gguf.checkpoint_of(file), str(path))
+    file = read(path)
+    return Opened(shape_of(file), checkpoint_of(file), str(path))
 
 
 def _open_snapshot(

@@ -16,8 +16,8 @@ Switch = bool | str
 
 class Family(msgspec.Struct, frozen=True, omit_defaults=True):
     """`windows`: which layers slide where no `layer_types` says so. `all`: every layer once a window is set;
-    `pattern`: every n-th layer is full (`sliding_window_pattern`, or `pattern`); `first`: the first of every n is
-    full; `upper`: layers from `max_window_layers` on; `never`: the code ignores the key."""
+    `pattern`: every n-th layer is full (`sliding_window_pattern`, or `pattern`); `upper`: layers from
+    `max_window_layers` on; `never`: the code ignores the key."""
 
     qkv_bias: Switch = False
     o_bias: Switch = False
@@ -33,7 +33,7 @@ class Family(msgspec.Struct, frozen=True, omit_defaults=True):
     """The flag by which attention and feed-forward share one input norm."""
     output_gate: Switch = False
     sinks: Switch = False
-    windows: Literal["all", "pattern", "first", "upper", "never"] = "all"
+    windows: Literal["all", "pattern", "upper", "never"] = "all"
     pattern: int = 0
     linear: Literal["", "gdn", "kda", "mamba1", "mamba2", "lightning", "short-conv"] = ""
     """What `linear_attention` layers are."""
@@ -137,7 +137,7 @@ FAMILIES: dict[str, Family] = {
     "mistral4": Family(windows="never"),
     # Windows, chunks, sinks
     "gpt_oss": Family(
-        qkv_bias=True, o_bias=True, sinks=True, router_bias=True, expert_bias=True, windows="first", pattern=2
+        qkv_bias=True, o_bias=True, sinks=True, router_bias=True, expert_bias=True, windows="pattern", pattern=2
     ),
     "llama4_text": Family(qkv_bias=_B, o_bias=_B, shared="always"),
     "cohere": _COHERE,

@@ -25,9 +25,8 @@ class Fields:
     def value(self, *keys: str) -> Any:
         """The first of `keys` that is set; else the first with a class default; else None."""
         for key in keys:
-            if key in self.data:
-                if self.data[key] is not None:
-                    return self.data[key]
+            if self.data.get(key) is not None:
+                return self.data[key]
         if any(key in self.data for key in keys):
             return None  # null: "not set" stated outright
         if self._defaults is None:

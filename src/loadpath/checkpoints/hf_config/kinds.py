@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, cast
 
 from loadpath.checkpoints.errors import ModelError
@@ -20,10 +21,15 @@ _SPELLINGS: dict[str, Kind] = {
 }  # fmt: skip
 
 
+def _either(marks: Iterable[bool], yes: Kind, no: Kind) -> tuple[Kind, ...]:
+    """One kind for each mark that is set, another for the rest."""
+    return tuple(yes if mark else no for mark in marks)
+
+
 def kinds(f: Fields, family: Family, count: int) -> tuple[Kind, ...]:
     """One kind a layer, by the list or pattern that the configuration states, else by the family's rule."""
     if family.parallel:
-        return ("parallel",) * count
+        return _either((True for _ in range(count)), "parallel", "full")
     listed = f.items("layer_types", "layers_block_type")
     if listed:
         return _spelt(f, listed, count)
@@ -32,13 +38,13 @@ def kinds(f: Fields, family: Family, count: int) -> tuple[Kind, ...]:
         return _spelt(f, list(pattern), count)
     if f.states("attn_layer_indices"):
         full = set(f.items("attn_layer_indices"))
-        return tuple("full" if i in full else "linear" for i in range(count))
+        return _either((i in full for i in range(count)), "full", "linear")
     if f.states("full_attn_idxs"):
         full = set(f.items("full_attn_idxs"))
-        return tuple("full" if i in full else "linear" for i in range(count))
+        return _either((i in full for i in range(count)), "full", "linear")
     if section := f.section("linear_attn_config"):
         full = set(section.items("full_attn_layers"))  # counted from 1
-        return tuple("full" if i + 1 in full else "linear" for i in range(count))
+        return _either((i + 1 in full for i in range(count)), "full", "linear")
     if family.linear in ("mamba1", "mamba2", "gdn"):
         return _recurrent(f, family, count)
     return _windows(f, family, count)
@@ -57,40 +63,37 @@ def _recurrent(f: Fields, family: Family, count: int) -> tuple[Kind, ...]:
     """Hybrids that state a period."""
     if f.value("attn_layer_period"):
         period, offset = f.integer("attn_layer_period"), f.integer("attn_layer_offset", default=0)
-        return tuple("full" if i % period == offset else "linear" for i in range(count))
+        return _either((i % period == offset for i in range(count)), "full", "linear")
     if f.value("full_attention_interval") or family.linear == "gdn":
         period = f.integer("full_attention_interval", default=4)
-        return tuple("full" if (i + 1) % period == 0 else "linear" for i in range(count))
-    return ("linear",) * count
+        return _either(((i + 1) % period == 0 for i in range(count)), "full", "linear")
+    return _either((True for _ in range(count)), "linear", "full")
 
 
 def _windows(f: Fields, family: Family, count: int) -> tuple[Kind, ...]:
-    full: tuple[Kind, ...] = ("full",) * count
+    full = _either((True for _ in range(count)), "full", "full")
     if f.value("attention_chunk_size"):
         spared = f.items("no_rope_layers")  # 0: no rotary positions, and attention over everything
         if len(spared) >= count:
-            return tuple("chunked" if rotary else "full" for rotary in spared[:count])
+            return _either((bool(rotary) for rotary in spared[:count]), "chunked", "full")
         every = f.integer("no_rope_layer_interval", default=4) or 4
-        return tuple("full" if (i + 1) % every == 0 else "chunked" for i in range(count))
+        return _either(((i + 1) % every == 0 for i in range(count)), "full", "chunked")
     if not window(f) or family.windows == "never":
         return full
     if family.windows == "upper":
         if not f.flag("use_sliding_window"):
             return full
         start = f.integer("max_window_layers", default=count)
-        return tuple("sliding" if i >= start else "full" for i in range(count))
+        return _either((i >= start for i in range(count)), "sliding", "full")
     if family.windows == "all":
-        return ("sliding",) * count
+        return _either((True for _ in range(count)), "sliding", "full")
     every_value = f.value("sliding_window_pattern", "_sliding_window_pattern", "layer_switch")
     if isinstance(every_value, str):  # EXAONE 4: "LLLG"
-        return tuple("full" if every_value[i % len(every_value)] == "G" else "sliding" for i in range(count))
+        return _either((every_value[i % len(every_value)] == "G" for i in range(count)), "full", "sliding")
     every = int(cast("int", every_value) or family.pattern)
     if not every:
         return full
-    first = 1 if family.windows == "pattern" else 0
-    if family.windows == "first":
-        return tuple("full" if i % every else "sliding" for i in range(count))
-    return tuple("sliding" if (i + first) % every else "full" for i in range(count))
+    return _either(((i + 1) % every == 0 for i in range(count)), "full", "sliding")
 
 
 def window(f: Fields) -> int:

@@ -19,10 +19,9 @@ def falcon(f: Fields) -> ModelShape:
     new = f.flag("new_decoder_architecture")
     two = (f.integer("num_ln_in_parallel_attn", default=2) == 2) if new else not f.flag("parallel_attn", default=True)
     heads = f.integer(*mixers.HEADS)
+    kv_heads = 1 if f.flag("multi_query", default=True) and not new else heads
     if new:
         kv_heads = f.integer("num_kv_heads", default=heads)
-    else:
-        kv_heads = 1 if f.flag("multi_query", default=True) else heads
     hidden = f.integer(*mixers.HIDDEN)
     layer = Layer(
         mixers=(Attention(heads, kv_heads, hidden // heads, qkv_bias=bias, o_bias=bias),),

@@ -12,7 +12,8 @@ from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import stack
 from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
-from loadpath.core.shape import ModelShape
+from loadpath.checkpoints.quantisation import quantisation as read_quantisation
+from loadpath.core.shape import ModelShape, Quantisation
 
 Reader = Callable[[Fields], ModelShape]
 
@@ -65,14 +66,26 @@ def shape_of(
     architecture = str((config.get("architectures") or [""])[0])
     text = text_section(top)
     shape = read_text(text, architecture)
-    shape = msgspec.structs.replace(
+    stored = config.get("quantization_config") or config.get("compression_config")
+    stored = stored or text.data.get("quantization_config") or text.data.get("compression_config")
+    return msgspec.structs.replace(
         shape,
         id=name or str(config.get("_name_or_path") or "") or where,
         family=top.kind or shape.family,
         architecture=architecture or shape.architecture,
         source=where,
+        quantisation=_quantised(shape, stored, quantisation, top, text),
     )
-    return shape
+
+
+def _quantised(
+    shape: ModelShape, stored: Any, modelopt: Mapping[str, Any] | None, top: Fields, text: Fields
+) -> Quantisation | None:
+    found = read_quantisation(shape, stored, modelopt)
+    experts = top.text("expert_dtype") or text.text("expert_dtype")
+    if found and experts == "fp4":  # DeepSeek-V4: FP8 everywhere, experts in MXFP4
+        return msgspec.structs.replace(found, expert_format="mxfp4")
+    return found
 
 
 def text_section(top: Fields) -> Fields:
