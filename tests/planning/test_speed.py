@@ -157,6 +157,8 @@ def test_bounds_cover_the_pool_and_say_what_was_assumed() -> None:
     two = Cards(bandwidth_bytes_per_s=3.352e12, flops_per_s=989e12, tensor_parallel=2, cache_ways=2)
     made = bounds(SPARSE, two, context=2048, prompt=1024, most_concurrency=37)
     assert [row.concurrency for row in made.decode] == [1, 2, 4, 8, 16, 32, 37]
+    assert made.bandwidth_bound_below is not None and made.compute_bound_from is not None
+    assert made.bandwidth_bound_below <= made.compute_bound_from
     said = " ".join(made.assumptions)
     assert "not a prediction" in said and "routed" in said and "left out" in said
     assert concurrencies(0) == (1,)

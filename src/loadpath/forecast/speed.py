@@ -102,13 +102,21 @@ def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int) -> Table
         rows.append((step.concurrency, step.itl_seconds, round(step.tokens_per_s, 1), round(step.sequence_tokens_per_s, 1),
                      round(spent.joules_per_token, 3), step.limit))  # fmt: skip
     first = found.prefill
-    turns = f"decode turns compute-bound from {found.compute_bound_from:,} requests" if found.compute_bound_from else (
-        "decode stays bandwidth-bound at every batch"
-    )  # fmt: skip
     note = (
         f"Ceilings, not predictions (only accepted drafts and shared prefixes pass them), with {plan.max_model_len:,} "
-        f"tokens in each request's cache; {turns}. A prompt of "
-        f"{first.tokens:,} tokens takes {first.ttft_seconds:.2f} s at least ({first.limit}). {peak.dtype} at "
-        f"{(peak.flops_per_s or 0) / 1e12:,.0f} TFLOP/s, {gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
+        f"tokens in each request's cache. {_turns(found)} A prompt of {first.tokens:,} tokens takes "
+        f"{first.ttft_seconds:.2f} s at least ({first.limit}). {peak.dtype} at {(peak.flops_per_s or 0) / 1e12:,.0f} "
+        f"TFLOP/s, {gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
     )
     return Table("speed", "How fast at best", COLUMNS, tuple(rows), note)
+
+
+def _turns(found: Bounds) -> str:
+    """From where on decode is bound by compute."""
+    if found.compute_bound_from is None:
+        short = f", and below {found.bandwidth_bound_below:,} at any" if found.bandwidth_bound_below else ""
+        return f"Decode is bandwidth-bound with any number of them at this length{short}."
+    return (
+        f"Decode turns compute-bound from {found.compute_bound_from:,} of them at this length; below "
+        f"{found.bandwidth_bound_below or 1:,} it is bandwidth-bound at any."
+    )

@@ -109,11 +109,16 @@ class Prefill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """All bounds of a plan. `compute_bound_from`: least concurrency whose decode step compute bounds; None: none does."""
+    """All bounds of a plan.
+
+    `compute_bound_from`: least concurrency whose decode step compute bounds at that context, None: none does;
+    `bandwidth_bound_below`: with fewer sequences bandwidth bounds at every context, None: with any number.
+    """
 
     decode: tuple[Decode, ...]
     prefill: Prefill
     compute_bound_from: int | None
+    bandwidth_bound_below: int | None
     assumptions: tuple[str, ...]
 
 
@@ -201,6 +206,7 @@ def bounds(load: Load, cards: Cards, *, context: int, prompt: int, most_concurre
         decode=tuple(decode(load, cards, n, context) for n in concurrencies(most_concurrency)),
         prefill=prefill(load, cards, prompt, chunk=chunk),
         compute_bound_from=compute_bound_from(load, cards, context),
+        bandwidth_bound_below=compute_bound_from(load, cards, 0),
         assumptions=_assumptions(load, cards),
     )
 
