@@ -11,7 +11,7 @@ from loadpath.planning.collectives import link_of
 from loadpath.planning.deployment import Deployment
 from loadpath.planning.energy import energy
 from loadpath.planning.rates import Rate, blended, ggml_rate, matmul_rate, product_rate, rate
-from loadpath.planning.speed import Bounds, Cards, bounds
+from loadpath.planning.speed import GENERAL_ASSUMPTIONS, Bounds, Cards, bounds
 from loadpath.planning.work import cache_ways, load_of, products
 
 COLUMNS = (
@@ -107,6 +107,7 @@ def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int) -> Table
         f"tokens in each request's cache. {_turns(found)} A prompt of {first.tokens:,} tokens takes "
         f"{first.ttft_seconds:.2f} s at least ({first.limit}). {peak.dtype} at {(peak.flops_per_s or 0) / 1e12:,.0f} "
         f"TFLOP/s, {gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
+        + "".join(f" Assumed: {said}." for said in found.assumptions[GENERAL_ASSUMPTIONS:])
     )
     return Table("speed", "How fast at best", COLUMNS, tuple(rows), note)
 

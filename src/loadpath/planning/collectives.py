@@ -6,7 +6,7 @@ import msgspec
 
 from loadpath.knowledge.gpus import Gpu
 
-NVLINK_LATENCY_S, PCIE_LATENCY_S = 3e-6, 10e-6
+NVLINK_LATENCY_S, PCIE_LATENCY_S = 3e-6, 5e-6
 """Start-up of one small all-reduce, assumed: the low end of what one-shot kernels take, so that the bound stays one."""
 PCIE_BYTES_PER_LANE_S = {3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.563e9}
 """One direction, after line coding (PCI Express base specification)."""

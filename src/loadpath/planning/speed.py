@@ -14,6 +14,12 @@ import msgspec
 from loadpath.planning.collectives import Link, all_reduce
 
 Limit = Literal["bandwidth", "compute", "interconnect"]
+_ALWAYS = (
+    "full bandwidth and peak rate, memory and compute overlapped: a ceiling, not a prediction",
+    "one token per sequence and step, each with its own cache: accepted drafts and shared prefixes can pass it",
+)
+GENERAL_ASSUMPTIONS = len(_ALWAYS)
+"""So many of `Bounds.assumptions`, the first, hold for every plan."""
 
 
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,16 +266,13 @@ def _limit(memory: float, compute: float, exchange: float) -> Limit:
 
 
 def _assumptions(load: Load, cards: Cards) -> tuple[str, ...]:
-    made = [
-        "full bandwidth and peak rate, memory and compute overlapped: a ceiling, not a prediction",
-        "one token per sequence and step, each with its own cache: accepted drafts and shared prefixes can pass it",
-    ]
+    made = list(_ALWAYS)
     if load.experts:
         made.append("tokens are routed to experts evenly and independently")
     if cards.tensor_parallel > 1:
         link = cards.link
         made.append(
-            f"all-reduces over {link.name} do not overlap with compute; {link.latency_s * 1e6:.0f} µs each is assumed"
+            f"all-reduces over {link.name} start in {link.latency_s * 1e6:.0f} µs each and do not overlap with compute"
             if link
             else "the link between the GPUs is not known: all-reduces are left out"
         )
