@@ -8,6 +8,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.planned import Alternative, TrainingNeed
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import show_bytes
+from loadpath.core.vocabulary import Certainty
 from loadpath.diagnosis.rule import Rule, finding
 
 TIGHT = 0.95
@@ -31,7 +32,9 @@ def judge(case: Case) -> Iterator[Finding]:
             "per_parameter": f"{need.bytes_per_parameter:.3g}",
         }
         figures = {"needed_bytes": need.needed_bytes, "total_bytes": need.total_bytes}
-        yield finding(row, [need], case=case, values=values, remedies=_remedies(need), figures=figures)
+        sure: Certainty = "established" if need.exact_bytes > need.total_bytes else "likely"
+        remedies = _remedies(need)
+        yield finding(row, [need], case=case, values=values, certainty=sure, remedies=remedies, figures=figures)
 
 
 def _remedies(need: TrainingNeed) -> list[Remedy]:

@@ -40,6 +40,7 @@ def train(request: Request, how: Training) -> Report:
     need = TrainingNeed(
         span=Span("plan", 1, 1), text=text, method=words, model=shape.id, needed_bytes=needed, total_bytes=card.total_bytes,
         gpu=card.name, largest=largest.name, largest_bytes=largest.bytes, bytes_per_parameter=bytes_per_parameter(how),
+        exact_bytes=sum(part.bytes for part in parts if part.basis == "exact"),
         alternatives=tuple(_alternatives(shape, how)),
     )  # fmt: skip
     report = diagnose(Case([need]))

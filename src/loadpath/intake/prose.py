@@ -53,6 +53,8 @@ _COMMAND = re.compile(
 _PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*[,.;:!?]?$|[A-Za-z]+/[A-Za-z]+$|&$|-$|–$")
 
 
+_KEY = re.compile(r"\s+[\w-]+:\s*$")
+"""An indented `command:` or `environment:` is a key of a YAML file, no heading."""
 LONGEST = 1500  # characters: people write shorter lines than programs
 
 
@@ -80,7 +82,7 @@ def _spoken(text: str, *, fenced: bool, speaking: bool) -> bool:
     if _OUTPUT.search(text) or _COMMAND.match(text):
         return False
     words = text.split()
-    if _PERSON.search(text) or _ASKS.match(text) or (_LEAD.match(text) and len(words) < 16):
+    if _PERSON.search(text) or _ASKS.match(text) or (_LEAD.match(text) and len(words) < 16 and not _KEY.match(text)):
         return True
     if len(words) < 4 or text[0].isspace():
         return False

@@ -8,6 +8,7 @@ from loadpath.core.units import GIB
 from loadpath.launching.spec import Launch
 
 DESCRIPTION = "Description"
+RESTART = "not on-failure: vLLM exits with 0 after its engine was killed"
 
 
 def quadlet(made: Launch) -> str:
@@ -33,7 +34,7 @@ def quadlet(made: Launch) -> str:
         *((f"Secret={v.name},type=env", f"{v.why}: podman secret create {v.name} -") for v in made.environment if v.secret),
         ("", ""),
         ("[Service]", ""),
-        ("Restart=on-failure", "an exit code of 0 after a crash of the engine is not restarted: see the log"),
+        ("Restart=always", RESTART),
         (f"TimeoutStartSec={made.probes.start_seconds if made.probes else 900}", "pulling the image counts too"),
         ("", ""),
         ("[Install]", ""),
@@ -57,7 +58,7 @@ def systemd(made: Launch) -> str:
         *((f"EnvironmentFile=-/etc/{made.name}.env", f"{v.name}={v.why}") for v in made.environment if v.secret),
         ("LimitMEMLOCK=infinity", "RDMA and pinned buffers lock memory"),
         ("LimitNOFILE=1048576", "a socket a request, a file a shard"),
-        ("Restart=on-failure", "the engine may exit with 0 after a crash: see the log"),
+        ("Restart=always", RESTART),
         ("RestartSec=30", "a start that fails at once must not spin"),
         ("TimeoutStopSec=60", "requests in flight may end"),
         ("", ""),

@@ -7,8 +7,10 @@ from rich.text import Text
 from loadpath.core.report import MemoryLedger
 
 # (how a part's name begins, its letter where there is no colour, its colour)
-PARTS = (("weights", "W", "blue"), ("non-torch", "n", "magenta"), ("activation peak", "a", "yellow"),
-         ("CUDA graphs", "g", "cyan"), ("KV cache", "K", "green"), ("", "?", "white"))  # fmt: skip
+PARTS = (("weights", "W", "blue"), ("non-torch", "n", "magenta"), ("activation", "a", "yellow"),
+         ("CUDA graphs", "g", "cyan"), ("KV cache", "K", "green"), ("gradients", "G", "red"),
+         ("optimiser", "O", "bright_magenta"), ("master", "M", "bright_blue"), ("logits", "l", "bright_yellow"),
+         ("adapters", "A", "bright_cyan"), ("context", "c", "bright_black"), ("", "+", "white"))  # fmt: skip
 
 
 def look(name: str) -> tuple[str, str]:

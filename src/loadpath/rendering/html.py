@@ -9,8 +9,8 @@ from loadpath.core.plan import Plan
 from loadpath.core.report import Finding, MemoryLedger, Remedy, Report
 from loadpath.core.table import Table
 from loadpath.core.units import show_bytes
+from loadpath.rendering import layers, tables, words
 from loadpath.rendering import plan as planned
-from loadpath.rendering import tables, words
 
 _COLOURS = (("weights", "#4c78a8"), ("non-torch", "#b279a2"), ("activation peak", "#eeca3b"), ("CUDA graphs", "#72b7b2"),
             ("KV cache", "#54a24b"), ("", "#9d9da1"))  # fmt: skip
@@ -24,10 +24,11 @@ def to_html(report: Report) -> str:
     ]
     if report.root:
         body += _finding(report.root)
+    body += _layers(report)
     for heading, own in words.grouped(report):
         items = "".join(f"<li><strong>{escape(f.title)}</strong> {_place(f)}<br>{escape(f.cause)}</li>" for f in own)
         body.append(f"<h2>{heading}</h2><ul>{items}</ul>")
-    body += _steps(report) + [_memory(ledger) for ledger in report.memory]
+    body += (_steps(report) if layers.steps_matter(report) else []) + [_memory(ledger) for ledger in report.memory]
     body += _plan(report.plan) if report.plan else []
     body += [_figures(table) for table in report.tables] + _notes(report)
     style = files("loadpath.rendering").joinpath("report.css").read_text("utf-8")
@@ -72,6 +73,14 @@ def _remedy(remedy: Remedy) -> str:
     return f"<li>{escape(remedy.action)}{alone[remedy.suffices]}{command}{effect}</li>"
 
 
+def _layers(report: Report) -> list[str]:
+    rows = "".join(
+        f"<tr><td>{layers.MARKS[layer.state]} {escape(name.strip())}</td><td>{state}</td><td>{escape(layer.why)}</td></tr>"
+        for layer, name, state in layers.rows(report)
+    )
+    return [f"<h2>Layers</h2><table>{rows}</table>"] if rows else []
+
+
 def _steps(report: Report) -> list[str]:
     seen = [s for s in report.steps if s.state != "unseen"]
     if not seen:
@@ -113,7 +122,9 @@ def _notes(report: Report) -> list[str]:
         notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     made = [f"<h2>Notes</h2><ul class='soft'>{items}</ul>"] if notes else []
-    return [*made, f"<p class='soft'>Read: {escape(words.seen(report))}.</p>"]
+    if report.captures or not (report.plan or report.tables):
+        made.append(f"<p class='soft'>Read: {escape(words.seen(report))}.</p>")
+    return made
 
 
 def _plan(plan: Plan) -> list[str]:

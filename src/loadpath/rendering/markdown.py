@@ -6,8 +6,8 @@ from loadpath.core.plan import Plan
 from loadpath.core.report import Finding, Report
 from loadpath.core.table import Table
 from loadpath.core.units import show_bytes
+from loadpath.rendering import layers, tables, words
 from loadpath.rendering import plan as planned
-from loadpath.rendering import tables, words
 
 
 def to_markdown(report: Report) -> str:
@@ -15,6 +15,7 @@ def to_markdown(report: Report) -> str:
     parts = [f"## {words.STATES[report.verdict.state].capitalize()}: {report.verdict.sentence}"]
     if report.root:
         parts += _finding(report.root)
+    parts += _layers(report)
     for heading, own in words.grouped(report):
         parts.append(f"### {heading}")
         parts.append(
@@ -23,7 +24,7 @@ def to_markdown(report: Report) -> str:
                 for f in own
             )
         )
-    parts += _steps(report) + _memory(report)
+    parts += (_steps(report) if layers.steps_matter(report) else []) + _memory(report)
     parts += _plan(report.plan) if report.plan else []
     for table in report.tables:
         parts += _figures(table)
@@ -32,7 +33,8 @@ def to_markdown(report: Report) -> str:
         notes.insert(0, f"Shown to work: {', '.join(report.holds)}")
     if notes:
         parts += ["### Notes", "\n".join(f"- {note}" for note in notes)]
-    parts.append(f"<sub>loadpath read: {words.seen(report)}</sub>")
+    if report.captures or not (report.plan or report.tables):
+        parts.append(f"<sub>loadpath read: {words.seen(report)}</sub>")
     return "\n\n".join(parts) + "\n"
 
 
@@ -58,6 +60,11 @@ def _finding(f: Finding) -> list[str]:
     if f.next_checks:
         parts += ["### Next checks", "\n".join(f"- `{c.command}`: {c.why}" for c in f.next_checks)]
     return parts
+
+
+def _layers(report: Report) -> list[str]:
+    rows = [f"| {name.strip()} | {state} | {layer.why.replace('|', '/')} |" for layer, name, state in layers.rows(report)]
+    return ["### Layers", "\n".join(["| layer | state | |", "|---|---|---|", *rows])] if rows else []
 
 
 def _steps(report: Report) -> list[str]:

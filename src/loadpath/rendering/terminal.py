@@ -17,8 +17,8 @@ from loadpath.core.plan import Plan
 from loadpath.core.report import Finding, MemoryLedger, Report
 from loadpath.core.table import Table as Figures
 from loadpath.core.units import show_bytes, show_seconds
+from loadpath.rendering import layers, tables, words
 from loadpath.rendering import plan as planned
-from loadpath.rendering import tables, words
 from loadpath.rendering.bar import look, memory_bar
 
 NARROWEST, WIDEST, PIPED = 60, 200, 100
@@ -28,6 +28,8 @@ SEVERITY_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 STEP_STYLES = {"done": "green", "failed": "bold red", "stalled": "yellow", "running": "blue"}
 MOST_EVIDENCE_CHARS = 600
 MOST_NOTED = 6
+MOST_LINE = 200
+"""Characters of a predicted line; engines dump all their settings in one."""
 
 
 def console(*, color: bool | None = None, width: int | None = None, file: IO[str] | None = None) -> Console:
@@ -55,9 +57,11 @@ def blocks(report: Report, width: int) -> list[RenderableType]:
         made.append(Text(planned.headline(report.plan), style="dim"))
     if root := report.root:
         made += _cause(root)
+    if report.layers:
+        made += [_heading("Layers"), _in(_layers(report))]
     for heading, own in words.grouped(report):
         made += _others(heading, own, in_full=report.root is None)
-    if ladder := ladder_block(report):
+    if (ladder := ladder_block(report)) and layers.steps_matter(report):
         made += [_heading("Steps"), ladder]
     for ledger in report.memory:
         made += [_heading(f"Memory of GPU {ledger.gpu}"), *_ledger(ledger, width)]
@@ -156,6 +160,16 @@ def _others(heading: str, own: list[Finding], in_full: bool) -> list[RenderableT
     return [_heading(heading), _in(table)]
 
 
+def _layers(report: Report) -> RenderableType:
+    """A line for each layer, from the ground up."""
+    table = _rows(columns=4)
+    for layer, name, state in layers.rows(report):
+        style = layers.STYLES[layer.state]
+        why = Text(layer.why, style="dim" if layer.state == "not-seen" else "none")
+        table.add_row(Text(layers.MARKS[layer.state], style=style), name, Text(state, style=style), why)
+    return table
+
+
 def ladder_block(report: Report) -> RenderableType | None:
     """The steps that were seen, a line each; None where there are none."""
     seen = [s for s in report.steps if s.state != "unseen"]
@@ -202,7 +216,9 @@ def _plan(plan: Plan) -> list[RenderableType]:
     """A plan's figures, what the engine will print, and what the numbers are made of."""
     made: list[RenderableType] = [_heading("Planned"), _in(_pairs(planned.figures(plan)))]
     if plan.lines:
-        lines = Group(*(Text(line, style="dim") for line in plan.lines))
+        lines = Group(
+            *(Text(line if len(line) <= MOST_LINE else line[:MOST_LINE] + " […]", style="dim") for line in plan.lines)
+        )
         made += [_heading("The engine will print"), _in(lines)]
     if plan.identity:
         made += [_heading("Numbers"), _in(_pairs(planned.identity(plan.identity)))]
@@ -219,10 +235,12 @@ def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
 def _figures(table: Figures) -> list[RenderableType]:
     """A table of figures: numbers to the right, wide text wraps in the last column."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
-    for head, column in zip(tables.heads(table), table.columns, strict=True):
+    rows = tables.cells(table)
+    for at, (head, column) in enumerate(zip(tables.heads(table), table.columns, strict=True)):
         number = tables.is_number(column, table)
-        shown.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in tables.cells(table):
+        widest = max((len(row[at]) for row in rows), default=1) if number else None  # heads wrap, figures never
+        shown.add_column(head, justify="right" if number else "left", min_width=widest, overflow="fold")
+    for row in rows:
         shown.add_row(*row)
     made: list[RenderableType] = [_heading(table.title), _in(shown)]
     return [*made, _in(Text(table.note, style="dim"))] if table.note else made
@@ -234,7 +252,8 @@ def _notes(report: Report) -> list[RenderableType]:
         made.append(Text.assemble(("\nShown to work: ", "bold"), ", ".join(report.holds)))
     if notes := words.notes(report):
         made += [_heading("Notes"), _in(Group(*(Text(f"• {note}", style="dim") for note in notes[:12])))]
-    made.append(Text(f"\nRead: {words.seen(report)}.", style="dim"))
+    if report.captures or not (report.plan or report.tables):
+        made.append(Text(f"\nRead: {words.seen(report)}.", style="dim"))
     return made
 
 

@@ -26,4 +26,6 @@ class TrainingNeed(Fact, frozen=True, kw_only=True):
     largest: str
     largest_bytes: int
     bytes_per_parameter: float
+    exact_bytes: int = 0
+    """Of the needed bytes: those that are arithmetic alone (weights, gradients, states)."""
     alternatives: tuple[Alternative, ...] = ()
