@@ -205,7 +205,7 @@ def _link(gpu: Gpu) -> float | None:
     if gpu.nvlink_gbs:
         return gpu.nvlink_gbs * 1e9
     if gpu.pcie_gen and gpu.pcie_width:
-        return 2e9 * 2 ** (gpu.pcie_gen - 3) * gpu.pcie_width
+        return 2e9 * (1 << (gpu.pcie_gen - 3)) * gpu.pcie_width
     return None
 
 

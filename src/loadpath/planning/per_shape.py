@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from loadpath.core.shape import ModelShape
 
@@ -27,4 +27,4 @@ def per_shape(function: Callable[Concatenate[ModelShape, P], T]) -> Callable[Con
             found = kept[key] = (shape, function(shape, *args, **kwargs))
         return found[1]
 
-    return cached
+    return cast(Callable[Concatenate[ModelShape, P], T], cached)

@@ -1,0 +1,79 @@
+"""What a process takes outside PyTorch's allocator, and the KV cache's share of a card (shared facts, vllm.md C.1)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadpath.core.units import MIB
+from loadpath.engines.vllm.planning import releases
+from loadpath.engines.vllm.planning.options import Options
+from loadpath.planning.deployment import Card
+from loadpath.planning.kv import budget
+
+CONTEXT_BYTES = 520 * MIB
+"""CUDA context of a process on a data-centre card (H100: free memory at the start of 16 logged runs)."""
+MODULES_BYTES, GRAPH_MODULES_BYTES = 133 * MIB, 123 * MIB
+"""Kernels loaded by the pass (0.13 GiB, 0.11 to 0.17), and by trying graphs inside the measured span (0.18 to 0.26: 0.25)."""
+COMMUNICATOR_BYTES = 430 * MIB
+"""Buffers of a communicator that come with its first use (0.42 GiB: H100, two ranks, 0.11 and 0.12)."""
+SWITCH_BYTES, SWITCH_RANK_BYTES = 1840 * MIB, 55 * MIB
+"""With NVSwitch multicast, tried graphs register more: 1.8 GiB at two ranks, little more at four (0.19, H100)."""
+EARLY_COMMUNICATOR_BYTES = 1000 * MIB
+"""Communicators made before the baseline on NVSwitch cards: charged by versions that measure their baseline earlier."""
+ERROR = 0.05
+NVSWITCH_LINK = 600e9  # bytes/s, both directions, and a capability of Hopper or later
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One card's sums. `free`: what the card has free when the engine checks; `kv`: the KV cache's share, may be negative."""
+
+    total: int
+    budget: int
+    free: int
+    non_torch: int
+    kv: int
+
+
+def share(card: Card, options: Options, weights: int, activation: int, graphs: int, extra: int = 0) -> Share:
+    """The KV cache's share of `card`. `extra`: other allocations that this version charges."""
+    allowed = budget(card.total_bytes, options.utilisation, options.version)
+    outside = non_torch(card, options)
+    used = weights + activation + outside + extra + (graphs if options.version >= releases.GRAPHS_CHARGED else 0)
+    if not options.v0 and options.version < releases.OWN_MEMORY_ONLY:
+        used += card.total_bytes - free_at_start(card, options)  # whatever is in use on the card, whoever holds it
+    kv = allowed - used if options.kv_bytes is None else options.kv_bytes
+    return Share(card.total_bytes, allowed, free_at_start(card, options), outside, kv)
+
+
+def free_at_start(card: Card, options: Options) -> int:
+    """Free bytes at the engine's baseline: after its CUDA context, from 0.11 on after its communicators."""
+    if card.free_bytes is not None:
+        return card.free_bytes
+    taken = _context(card)
+    if options.tensor_parallel > 1 and options.version >= releases.NCCL_BEFORE_BASELINE:
+        taken += EARLY_COMMUNICATOR_BYTES if _nvswitch(card) else COMMUNICATOR_BYTES
+    return max(0, card.total_bytes - taken)
+
+
+def _context(card: Card) -> int:
+    return min(CONTEXT_BYTES, card.total_bytes // 40)
+
+
+def non_torch(card: Card, options: Options) -> int:
+    """Growth outside PyTorch's allocator between the baseline and the end of the measured pass."""
+    tries_graphs = releases.GRAPH_ESTIMATE <= options.version < releases.CONSUMED_BY_DEVICE and not options.eager
+    size = MODULES_BYTES + (GRAPH_MODULES_BYTES if tries_graphs else 0)
+    ranks = options.tensor_parallel
+    if ranks == 1:
+        return size
+    if tries_graphs and _nvswitch(card):
+        return size + SWITCH_BYTES + SWITCH_RANK_BYTES * (ranks // 2 - 1 if ranks > 2 else 0)
+    if options.version < releases.NCCL_BEFORE_BASELINE and _nvswitch(card):
+        size += EARLY_COMMUNICATOR_BYTES
+    return size + COMMUNICATOR_BYTES
+
+
+def _nvswitch(card: Card) -> bool:
+    """Whether the card's peers are behind a switch with multicast (HGX boards of Hopper and later)."""
+    linked = card.link_bytes_per_s is not None and card.link_bytes_per_s >= NVSWITCH_LINK
+    return linked and card.capability is not None and card.capability >= (9, 0)

@@ -1,0 +1,69 @@
+"""CUDA graphs: which sizes are captured, and what they take (shared facts, vllm.md C.4)."""
+
+from __future__ import annotations
+
+from loadpath.core.shape import ModelShape
+from loadpath.core.units import KIB, MIB
+from loadpath.engines.vllm.planning import releases
+from loadpath.engines.vllm.planning.options import Options
+from loadpath.planning.deployment import Version
+
+LARGEST, LARGEST_BLACKWELL = 512, 1024
+ERROR = 0.09
+"""Mean error of the modelled bytes on logged starts, as a share of them."""
+NODE_BYTES, COLLECTIVE_BYTES, POOL_BYTES = 178 * KIB, 29 * KIB, 132 * MIB
+SHARE_BEFORE = 0.35
+"""Captures before 0.18 were logged with about a third of the later estimate (four starts of 0.11 and 0.12)."""
+
+
+def capture_sizes(options: Options, capability: tuple[int, int] | None = None, gpt_oss: bool = False) -> list[int]:
+    """Batch sizes for which a graph is captured, ascending."""
+    version = options.version
+    if options.eager:
+        return []
+    if options.graph_sizes:
+        return [size for size in options.graph_sizes if size <= options.max_num_batched_tokens]
+    if options.v0:
+        return [size for size in (1, 2, 4, *range(8, 8193, 8)) if size <= _padded(options.max_num_seqs)]
+    top = LARGEST
+    blackwell = capability is not None and capability[0] == 10 and version >= releases.LARGE_CARD_TIER
+    if blackwell or (gpt_oss and version >= (0, 10, 1)):
+        top = LARGEST_BLACKWELL
+    if version >= (0, 10):
+        drafted = options.speculation.tokens if version >= (0, 14) else 0
+        top = min(2 * options.max_num_seqs * (1 + drafted), top)
+    small = list(range(8, min(top, 255) + 1, 8)) if version >= (0, 11, 1) else list(range(8, top + 1, 8))
+    large = list(range(256, top + 1, 16)) if version >= (0, 11, 1) else []
+    return [size for size in (1, 2, 4, *small, *large) if size <= min(top, options.max_num_batched_tokens)]
+
+
+def _padded(seqs: int) -> int:
+    return seqs if seqs <= 2 else 4 if seqs <= 4 else -(-seqs // 8) * 8
+
+
+def graph_counts(options: Options, sizes: list[int]) -> tuple[int, int]:
+    """Graphs of pieces of the model and of the whole of it (decode only)."""
+    if not sizes or options.v0:
+        return 0, len(sizes)
+    if options.version < releases.FULL_GRAPHS:
+        return len(sizes), 0
+    decode = options.max_num_seqs * (1 + options.speculation.tokens)
+    return len(sizes), sum(size <= decode for size in sizes)
+
+
+def graph_bytes(shape: ModelShape, options: Options, sizes: list[int]) -> int:
+    """What the graphs take: from 0.18 on the engine's own estimate of it, before that what the capture took.
+
+    Nodes of every layer and graph, and one pool; fitted to thirteen logged estimates (0.18 and 0.19, H100, 24 to 80 layers).
+    """
+    if not sizes:
+        return 0
+    layers = len(shape.layers) / options.pipeline_parallel
+    node = NODE_BYTES + (COLLECTIVE_BYTES if options.tensor_parallel > 1 else 0)
+    total = POOL_BYTES + sum(graph_counts(options, sizes)) * layers * node
+    return round(total * (1 if options.version >= releases.GRAPH_ESTIMATE else SHARE_BEFORE))
+
+
+def charged(version: Version) -> bool:
+    """Whether this version takes the estimate out of the KV cache's share."""
+    return version >= releases.GRAPHS_CHARGED

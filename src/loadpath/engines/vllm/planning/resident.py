@@ -1,0 +1,97 @@
+"""What lies on a rank before the pass: the model's weights as PyTorch counts them, a drafter's, LoRA slots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from loadpath.core.plan import Basis
+from loadpath.core.shape import ModelShape, Quantisation, Role
+from loadpath.engines.vllm.planning.options import Options
+from loadpath.planning.deployment import Card, Deployment
+from loadpath.planning.per_shape import per_shape
+from loadpath.planning.tensors import Split, tensors
+from loadpath.planning.weights import Keeping, Weights, weights
+
+WEIGHTS_ERROR = 0.004
+_LINEAR: frozenset[Role] = frozenset({"attention", "mlp", "experts", "shared-experts", "recurrent"})
+ONLINE: dict[str, Quantisation] = {
+    "fp8": Quantisation(method="fp8", bits=8, type="float", strategy="tensor", activation_bits=8, modules=_LINEAR, online=True),
+    "bitsandbytes": Quantisation(method="bitsandbytes", bits=4, type="float", format="nf4", group_size=64, modules=_LINEAR, online=True),
+}  # fmt: skip
+"""Schemes that vLLM makes itself of a checkpoint in 16 bits (`--quantization`)."""
+
+
+class Resident(msgspec.Struct, frozen=True):
+    """Bytes on the rank: `model` with its drafter, `lora` for adapter slots."""
+
+    model: int
+    lora: int
+    basis: Basis
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        return self.model + self.lora
+
+
+def resident(deployment: Deployment, o: Options, stage: int, card: Card) -> Resident:
+    """What a rank of pipeline stage `stage` holds."""
+    shape = _served(deployment.shape, (deployment.settings.get("quantization") or "").lower())
+    split = _split(o, stage)
+    last = stage == o.pipeline_parallel - 1
+    own_drafter = last and "mtp" in o.speculation.method and shape.drafter is not None and deployment.drafter is None
+    found = _weights(shape, split, _keeping(card.capability), _dtype(deployment.settings), own_drafter)
+    total, notes = found.bytes, found.notes
+    if deployment.drafter is not None and last and o.speculation.method:
+        total += _weights(deployment.drafter, _split(o, 0, 1), _keeping(card.capability), "", False).bytes
+    if o.text_only:
+        total -= found.by_role.get("vision", 0) + found.by_role.get("audio", 0)
+    total = max(0, total - o.offload_bytes)
+    lora = o.lora_slots * o.lora_rank * o.dtype_bytes * _adapted(shape, split) if o.lora_slots else 0
+    return Resident(total, lora, found.basis, notes)
+
+
+@per_shape
+def _weights(shape: ModelShape, split: Split, keeping: Keeping, dtype: str, drafter: bool) -> Weights:
+    return weights(shape, split, keeping, dtype, drafter)
+
+
+@per_shape
+def _served(shape: ModelShape, quantization: str) -> ModelShape:
+    """The shape with the scheme that the engine makes at load, where the checkpoint has none."""
+    scheme = ONLINE.get(quantization)
+    if scheme is None or shape.quantisation is not None:
+        return shape
+    return msgspec.structs.replace(shape, quantisation=scheme)
+
+
+def _split(o: Options, stage: int, stages: int = 0) -> Split:
+    shared = o.tensor_parallel * o.data_parallel if o.expert_parallel else 0
+    return Split(tp=o.tensor_parallel, pp=stages or o.pipeline_parallel, stage=stage, ep=shared)
+
+
+_HOPPER = Keeping(mxfp4_multiples=(256, 1))
+_MARLIN = Keeping(mxfp4_multiples=(128, 256))
+
+
+def _keeping(capability: tuple[int, int] | None) -> Keeping:
+    """MXFP4 experts are padded for the kernel: Triton's on Hopper and later, Marlin's before."""
+    return _MARLIN if capability is not None and capability < (9, 0) else _HOPPER
+
+
+def _dtype(settings: dict[str, Any]) -> str:
+    named = settings.get("dtype") or ""
+    return {"auto": "", "half": "float16", "float": "float32"}.get(named, named)
+
+
+@per_shape
+def _adapted(shape: ModelShape, split: Split) -> int:
+    """Inputs and outputs of every linear layer that adapters may target, added up."""
+    return sum(
+        (tensor.rows + tensor.cols) * tensor.stack * group.times
+        for group in tensors(shape, split)
+        for tensor in group.tensors
+        if tensor.linear and tensor.role in ("attention", "mlp", "shared-experts")
+    )
