@@ -119,7 +119,7 @@ _DOCKER_SWITCHES = frozenset(
 )
 _DOCKER_SHORT = {"e": "env", "v": "volume", "p": "publish", "m": "memory", "u": "user", "w": "workdir", "h": "hostname",
                  "l": "label", "c": "cpu-shares"}  # fmt: skip
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN(?!S|IZ)|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
 _ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 _WRAPPERS = re.compile(
     r"^(?:sudo(?: -\S+)*|nohup|time|exec|env|stdbuf -\S+|uv run|poetry run|pixi run|srun(?: -\S+)*|numactl(?: -\S+)*|"
