@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
 from loadpath.core.plan import Basis
-from loadpath.core.shape import LatentAttention, ModelShape, Quantisation, Role
-from loadpath.core.units import MIB
-from loadpath.planning.formats import dtype_bytes, stored
+from loadpath.core.shape import LatentAttention, ModelShape, Quantisation
+from loadpath.planning.allocator import counted
+from loadpath.planning.formats import SCALE_BYTES, dtype_bytes, scheme_of, stored
+from loadpath.planning.mxfp4 import Mxfp4Kernel, bias_arrays, matrix_arrays
 from loadpath.planning.tensors import (
     Group,
     Split,
@@ -30,22 +30,28 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
     """How an engine keeps weights in GPU memory.
 
     `allocator`: figures count whole allocator blocks. `vocab_multiple`: the vocabulary is padded to it. `rope_tables`:
-    every rank holds the cos/sin tables in the model's dtype. `latent_copies`: MLA's up-projection is kept a second
-    time in 16 bits for decoding. `mxfp4_multiples`: expert width and hidden width are padded to these for the MXFP4
-    kernel. `casts_float32`: float32 checkpoints are served in 16 bits.
+    every rank holds the cos/sin tables in the model's dtype; `rope_per_layer`: every layer holds its own.
+    `latent_copies`: MLA's up-projection is kept a second time in 16 bits for decoding. `mxfp4`: the kernel that the
+    experts are laid out for. `zero_points`: those of symmetric GPTQ files stay loaded though no kernel reads them.
+    `casts_float32`: float32 checkpoints are served in 16 bits. `stored`: nothing of all this, the files' own bytes.
     """
 
     allocator: bool = True
     vocab_multiple: int = 64
     rope_tables: bool = True
+    rope_per_layer: bool = False
     latent_copies: bool = True
-    mxfp4_multiples: tuple[int, int] = (1, 1)
+    mxfp4: Mxfp4Kernel = ""
+    zero_points: bool = False
     casts_float32: bool = True
+    stored: bool = False
 
 
 TORCH_ENGINE = Keeping()
 """vLLM and SGLang without a card's or version's particulars."""
-AS_STORED = Keeping(allocator=False, vocab_multiple=1, rope_tables=False, latent_copies=False, casts_float32=False)
+AS_STORED = Keeping(
+    allocator=False, vocab_multiple=1, rope_tables=False, latent_copies=False, casts_float32=False, stored=True
+)
 """The checkpoint's own bytes."""
 
 
@@ -57,17 +63,6 @@ class Weights(msgspec.Struct, frozen=True):
     by_role: dict[str, int]
     basis: Basis
     notes: tuple[str, ...] = ()
-
-
-def allocated(size: int) -> int:
-    """What PyTorch's caching allocator counts for a tensor of `size` bytes: multiples of 512; from 10 MiB on whole
-    segments of 2 MiB where at most 1 MiB would be left over, which is not split off."""
-    size = ceil_div(size, 512) * 512
-    if size >= 10 * MIB:
-        segment = ceil_div(size, 2 * MIB) * 2 * MIB
-        if segment - size <= MIB:
-            return segment
-    return size
 
 
 @lru_cache(maxsize=4096)
@@ -82,19 +77,17 @@ def weights(
     `drafter`: with the MTP layers that the checkpoint carries."""
     width = element_bytes(shape, keeping, dtype)
     split = msgspec.structs.replace(split, vocab_multiple=keeping.vocab_multiple)
-    by_role: dict[str, int] = {}
-    resident = keeping is not AS_STORED and keeping != AS_STORED
-    quantisation = shape.quantisation
-    for role, size in _sizes(tensors(shape, split), quantisation, width, keeping, resident):
-        by_role[role] = by_role.get(role, 0) + size
+    arrays = list(_arrays(shape, tensors(shape, split), width, keeping))
     if drafter:
-        own = _sizes(drafter_tensors(shape, split), quantisation, width, keeping, resident)
-        by_role["drafter"] = sum(size for _, size in own)
-    if keeping.latent_copies and (copies := _latent_copies(shape, split, keeping)):
-        by_role["copies"] = copies
-    if keeping.rope_tables and shape.rope:
-        round_up = allocated if keeping.allocator else int
-        by_role["rope"] = sum(round_up(table.rows * table.width * width) for table in shape.rope)
+        extra = _of_groups(drafter_tensors(shape, split), shape.quantisation, width, keeping)
+        arrays += [("drafter", size) for _, size in extra]
+    if keeping.latent_copies:
+        arrays += [("copies", size) for size in _latent_copies(shape, split)]
+    sizes = [size for _, size in arrays]
+    blocks = counted(sizes) if keeping.allocator else sizes
+    by_role: dict[str, int] = {}
+    for (role, _), block in zip(arrays, blocks, strict=True):
+        by_role[role] = by_role.get(role, 0) + block
     notes = tuple(
         f"the {tower.kind} tower's {tower.parameters / 1e6:,.0f} million parameters are assumed"
         for tower in shape.towers
@@ -110,43 +103,62 @@ def element_bytes(shape: ModelShape, keeping: Keeping, dtype: str = "") -> int:
     return dtype_bytes(dtype or shape.dtype)
 
 
-def _sizes(
-    groups: tuple[Group, ...], quantisation: Quantisation | None, width: int, keeping: Keeping, resident: bool
-) -> Iterator[tuple[Role, int]]:
-    """Role and bytes of every tensor, equal layers together."""
+def _arrays(shape: ModelShape, groups: tuple[Group, ...], width: int, keeping: Keeping) -> Iterator[tuple[str, int]]:
+    """Role and bytes of every array, in about the order in which a model's constructor makes them."""
+    outside = [group for group in groups if not group.layers]
+    first = tuple(tensor for group in outside for tensor in group.tensors if tensor.role == "embedding")
+    rest = tuple(tensor for group in outside for tensor in group.tensors if tensor.role != "embedding")
+    yield from _of_tensors(first, shape.quantisation, width, keeping)
+    ropes = [("rope", table.rows * table.width * width) for table in shape.rope] if keeping.rope_tables else []
+    if not keeping.rope_per_layer:
+        yield from ropes
+    layers = {layer: group for group in groups for layer in group.layers}
+    made = {id(group): list(_of_groups((group,), shape.quantisation, width, keeping)) for group in layers.values()}
+    for layer in sorted(layers):
+        yield from made[id(layers[layer])]
+        if keeping.rope_per_layer:
+            yield from ropes
+    yield from _of_tensors(rest, shape.quantisation, width, keeping)
+
+
+def _of_groups(
+    groups: tuple[Group, ...], quantisation: Quantisation | None, width: int, keeping: Keeping
+) -> Iterator[tuple[str, int]]:
+    """Role and bytes of the arrays of each group's tensors, once a group."""
     kept = quantisation.kept_layers if quantisation else frozenset()
     for group in groups:
-        plain = bool(group.layers) and group.layers[0] in kept
-        for tensor in group.tensors:
-            arrays = stored(_padded(tensor, quantisation, keeping), quantisation, width, plain, resident)
-            size = sum(allocated(x) for x in arrays) if keeping.allocator else sum(arrays)
-            yield tensor.role, size * group.times
+        yield from _of_tensors(group.tensors, quantisation, width, keeping, bool(kept.intersection(group.layers)))
 
 
-def _padded(tensor: Tensor, quantisation: Quantisation | None, keeping: Keeping) -> Tensor:
-    """An expert matrix as the MXFP4 kernel wants it: expert width and hidden width rounded up."""
-    if keeping.mxfp4_multiples == (1, 1) or quantisation is None or not tensor.name.startswith(("w13", "w2")):
-        return tensor
-    if "mxfp4" not in (quantisation.format, quantisation.expert_format):
-        return tensor
-    width_to, hidden_to = keeping.mxfp4_multiples
-    changes: dict[str, Any] = {}
-    if tensor.name.startswith("w13"):
-        changes["rows"] = ceil_div(tensor.rows // tensor.parts, width_to) * width_to * tensor.parts
-        changes["cols"] = ceil_div(tensor.cols, hidden_to) * hidden_to if tensor.cols > 1 else 1
-    else:
-        changes["rows"] = ceil_div(tensor.rows, hidden_to) * hidden_to
-        changes["cols"] = ceil_div(tensor.cols, width_to) * width_to if tensor.cols > 1 else 1
-    return msgspec.structs.replace(tensor, **changes)
+def _of_tensors(
+    these: tuple[Tensor, ...], quantisation: Quantisation | None, width: int, keeping: Keeping, plain: bool = False
+) -> Iterator[tuple[str, int]]:
+    for tensor in these:
+        for size in _sizes(tensor, quantisation, width, keeping, plain):
+            yield tensor.role, size
 
 
-def _latent_copies(shape: ModelShape, split: Split, keeping: Keeping) -> int:
-    """Bytes of MLA's up-projection kept once more in 16 bits."""
-    total = 0
+def _sizes(
+    tensor: Tensor, quantisation: Quantisation | None, width: int, keeping: Keeping, plain: bool
+) -> tuple[int, ...]:
+    """Bytes of the arrays that hold one tensor."""
+    if keeping.mxfp4 and quantisation and not plain and "mxfp4" in (quantisation.format, quantisation.expert_format):
+        if tensor.role == "experts":
+            return matrix_arrays(tensor, keeping.mxfp4)
+        if tensor.name in ("w13.bias", "w2.bias"):
+            return bias_arrays(tensor, keeping.mxfp4)
+    sizes = stored(tensor, quantisation, width, plain, not keeping.stored)
+    if keeping.zero_points and quantisation and scheme_of(tensor, quantisation, plain) == "int4":
+        symmetric = quantisation.method in ("gptq", "auto-round") and not quantisation.zero_point
+        if symmetric and tensor.role != "experts":
+            return (*sizes, sizes[1] * quantisation.bits // (8 * SCALE_BYTES))
+    return sizes
+
+
+def _latent_copies(shape: ModelShape, split: Split) -> Iterator[int]:
+    """Bytes of MLA's up-projections, kept once more in 16 bits: one figure a layer."""
     for index in stage_layers(len(shape.layers), split):
         for mixer in shape.layers[index].mixers:
             if isinstance(mixer, LatentAttention):
                 heads = ceil_div(mixer.heads, split.heads)
-                size = 2 * heads * (mixer.nope_dim + mixer.v_dim) * mixer.kv_rank
-                total += allocated(size) if keeping.allocator else size
-    return total
+                yield 2 * heads * (mixer.nope_dim + mixer.v_dim) * mixer.kv_rank

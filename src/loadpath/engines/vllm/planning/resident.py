@@ -72,8 +72,8 @@ def _split(o: Options, stage: int, stages: int = 0) -> Split:
     return Split(tp=o.tensor_parallel, pp=stages or o.pipeline_parallel, stage=stage, ep=shared)
 
 
-_HOPPER = Keeping(mxfp4_multiples=(256, 1))
-_MARLIN = Keeping(mxfp4_multiples=(128, 256))
+_HOPPER = Keeping(mxfp4="triton")
+_MARLIN = Keeping(mxfp4="marlin")
 
 
 def _keeping(capability: tuple[int, int] | None) -> Keeping:
