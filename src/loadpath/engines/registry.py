@@ -5,6 +5,7 @@ An engine's package (or module) has
     starts_run(line: Line) -> bool                  # does a new start of the server begin with this line?
     read(capture: Capture) -> Iterable[Fact]        # one run's lines → facts
     flag(lever: str, value: object) -> str          # this engine's own spelling of a lever, see `levers`
+    plan(deployment: Deployment) -> Plan            # its memory model, where there is one
 
 and is imported only when one of its sniffs is in the text.
 """

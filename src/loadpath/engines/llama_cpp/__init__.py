@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from loadpath.core.facts.base import Fact
+from loadpath.core.plan import Plan
 from loadpath.core.text import Capture, Line
 from loadpath.engines.line_table import read_table, thinned
 from loadpath.engines.llama_cpp.flags import flag as flag
@@ -17,6 +18,7 @@ from loadpath.engines.llama_cpp.loading import LOADING
 from loadpath.engines.llama_cpp.passes import settled
 from loadpath.engines.llama_cpp.refusals import read_refusals
 from loadpath.engines.llama_cpp.serving import SERVING
+from loadpath.planning.deployment import Deployment
 
 ROWS = (*LOADING, *SERVING)
 _STARTS = re.compile(r"llama_server: initializing|ggml_(?:cuda_init|init_cublas): found \d+ \w+ devices")
@@ -28,3 +30,10 @@ def starts_run(line: Line) -> bool:
 
 def read(capture: Capture) -> Iterator[Fact]:
     yield from thinned(settled([*read_table(capture, ROWS), *read_refusals(capture)]))
+
+
+def plan(deployment: Deployment) -> Plan:
+    """The memory of a start, planned (see `planning`, imported only here: reading a log does not need it)."""
+    from loadpath.engines.llama_cpp.planning import plan as planned
+
+    return planned(deployment)
