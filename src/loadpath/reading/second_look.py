@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loadpath.core.report import Report
+from loadpath.core.sample import MARK
 from loadpath.core.text import Line
 from loadpath.intake.wrapped import joined_at_widest
 from loadpath.knowledge.tables import findings
@@ -20,13 +21,18 @@ def second_look(first: Report, named: Named, read: Callable[[Named], Report]) ->
     if _depth(first) >= VAGUE or first.verdict.state in ("healthy", "starting") or _long(named):
         return first
     for glue in ("", " "):
-        joined = [(name, joined_at_widest(lines, glue)) for name, lines in named]
+        joined = [(name, lines if _whole(lines) else joined_at_widest(lines, glue)) for name, lines in named]
         if joined == named:
             return first
         again = read(joined)
         if _depth(again) > max(VAGUE, _depth(first)):
             return again
     return first
+
+
+def _whole(lines: list[Line]) -> bool:
+    """Whether a program of ours wrote the lines: no terminal cut them."""
+    return any(line.raw.startswith(MARK) for line in lines)
 
 
 def _depth(report: Report) -> int:
