@@ -173,7 +173,9 @@ def _layer(layer: Layer, hidden: int, norm_vectors: int, per_layer: int, ways: i
         found.append(Tensor("per_layer_up", "projector", hidden, per_layer))
         found.append(Tensor("per_layer_norm", "norm", hidden))
     if ways:  # mixing weights of the residual streams, before each of the two blocks
-        found += [Tensor("hyper", "router", ways * (ways + 2), ways * hidden, dtype="float32")] * 2
+        rows = ways * (ways + 2)
+        found += [Tensor("hyper", "router", rows, ways * hidden, dtype="float32"),
+                  Tensor("hyper.base", "norm", rows + 3, dtype="float32")] * 2  # fmt: skip
     return tuple(found)
 
 
@@ -213,7 +215,9 @@ def _attention(mixer: Attention, hidden: int, tp: int) -> list[Tensor]:
     if mixer.o_bias:
         found.append(Tensor("o.bias", "bias", hidden))
     if mixer.qk_norm == "head":
-        found += [Tensor(name, "norm", mixer.head_dim) for name in ("q_norm", "k_norm")[: 1 if mixer.reuses_cache else 2]]
+        found += [
+            Tensor(name, "norm", mixer.head_dim) for name in ("q_norm", "k_norm")[: 1 if mixer.reuses_cache else 2]
+        ]
     elif mixer.qk_norm == "full":
         found += [Tensor("q_norm", "norm", heads * mixer.head_dim), Tensor("k_norm", "norm", own_kv * mixer.head_dim)]
     if mixer.sinks:
@@ -250,6 +254,8 @@ def _latent(mixer: LatentAttention, hidden: int, tp: int) -> list[Tensor]:
             Tensor("index_norm", "norm", 2 * mixer.index_dim),
             Tensor("index_weights", "indexer", mixer.index_heads, hidden),
         ]
+        if mixer.index_pool:
+            found += [Tensor("index_pool", "indexer", mixer.index_pool + hidden, mixer.index_dim)]
     return found
 
 
@@ -264,10 +270,23 @@ def _compressed(mixer: CompressedAttention, hidden: int, tp: int) -> list[Tensor
         Tensor("norms", "norm", mixer.q_rank + mixer.head_dim),
         Tensor("sinks", "norm", heads, dtype="float32"),
     ]
+    if mixer.ratio:
+        found += _compressor(mixer.head_dim, mixer.ratio, hidden, overlap=mixer.index_heads > 0)
     if mixer.index_heads:
+        found += _compressor(mixer.index_dim, mixer.ratio, hidden, overlap=True)
         found += [Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, mixer.q_rank),
                   Tensor("index_weights", "indexer", mixer.index_heads, hidden)]  # fmt: skip
     return found
+
+
+def _compressor(width: int, ratio: int, hidden: int, *, overlap: bool) -> list[Tensor]:
+    """Weights that make one entry of `ratio` tokens; overlapping windows take twice the width."""
+    rows = 2 * width if overlap else width
+    return [
+        Tensor("compressor", "indexer", 2 * rows, hidden, parts=2),
+        Tensor("compressor.positions", "norm", ratio * rows, dtype="float32"),
+        Tensor("compressor.norm", "norm", width),
+    ]
 
 
 def _gated_delta(mixer: GatedDelta, hidden: int, tp: int) -> list[Tensor]:
@@ -311,7 +330,7 @@ def _mamba(mixer: Mamba, hidden: int, tp: int) -> list[Tensor]:
             Tensor("dt.bias", "bias", inner),
             Tensor("A", "norm", inner, state, dtype="float32"),
             Tensor("D", "norm", inner, dtype="float32"),
-            Tensor("norms", "norm", low + 2 * state),
+            *([Tensor("norms", "norm", low + 2 * state)] if mixer.gated_norm else []),
             Tensor("out", "recurrent", hidden, inner, linear=True),
         ]
     heads, groups = ceil_div(mixer.heads, tp), max(1, ceil_div(mixer.groups, tp))

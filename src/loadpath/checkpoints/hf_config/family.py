@@ -54,6 +54,8 @@ class Family(msgspec.Struct, frozen=True, omit_defaults=True):
     """Multi-token-prediction layers that the published checkpoints carry although no key says so."""
     bare_layers: bool = False
     """A layer is one block only: mixer, experts or feed-forward."""
+    layer_other: int = 0
+    """Parameters of each layer that no other field counts (Apertus: two of its activation)."""
     feeds: bool = True
     """False: the layers have no feed-forward part at all."""
     parallel: bool = False
@@ -81,6 +83,7 @@ FAMILIES: dict[str, Family] = {
     "smollm3": Family(qkv_bias=_B, o_bias=_B, mlp_bias="mlp_bias", windows="never"),
     "arcee": Family(qkv_bias=_B, o_bias=_B, mlp_bias="mlp_bias", gated=False),
     "helium": Family(qkv_bias=_B),
+    "hyperclovax": msgspec.structs.replace(_LLAMA, norms=4),
     "granite": _LLAMA,
     "granitemoe": Family(qkv_bias=_B, o_bias=_B),
     "granitemoeshared": Family(qkv_bias=_B, o_bias=_B),
@@ -124,6 +127,7 @@ FAMILIES: dict[str, Family] = {
     # GLM
     "glm": Family(qkv_bias=_B),
     "glm4": Family(qkv_bias=_B, norms=4),
+    "glm4v_text": Family(qkv_bias=True, norms=4),
     "glm4_moe": Family(qkv_bias=_B, qk_norm="head", qk_norm_key="use_qk_norm", router_bias=True),
     "glm4_moe_lite": _DEEPSEEK,
     "glm_moe_dsa": _DEEPSEEK,
@@ -147,7 +151,7 @@ FAMILIES: dict[str, Family] = {
     "olmo3": Family(qkv_bias=_B, o_bias=_B, qk_norm="full", windows="pattern", pattern=4),
     "olmoe": Family(qkv_bias=_B, o_bias=_B, qk_norm="full"),
     "flex_olmo": Family(qkv_bias=_B, o_bias=_B, qk_norm="full"),
-    "apertus": Family(qkv_bias=_B, o_bias=_B, gated=False, qk_norm="head"),
+    "apertus": Family(qkv_bias=_B, o_bias=_B, gated=False, qk_norm="head", layer_other=2),
     "afmoe": Family(qk_norm="head", norms=4, output_gate=True, router_bias=True, windows="pattern"),
     "minimax_m2": Family(qk_norm="full", router_bias=True),
     "minimax": Family(linear="lightning", windows="never"),

@@ -12,6 +12,7 @@ from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import stack
 from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
+from loadpath.checkpoints.hf_config.towers import towers
 from loadpath.checkpoints.quantisation import quantisation as read_quantisation
 from loadpath.core.shape import ModelShape, Quantisation
 
@@ -33,12 +34,12 @@ READERS: dict[str, str] = {
 
 ALIASES: dict[str, str] = {
     "aquila": "llama", "yi": "llama", "Yi": "llama", "xverse": "llama", "orion": "llama", "solar": "llama",
-    "hyperclovax": "llama", "iquestcoder": "llama", "granite_docling_text": "llama", "voxtral_realtime_text": "llama",
+    "iquestcoder": "llama", "granite_docling_text": "llama", "voxtral_realtime_text": "llama",
     "qwen2_vl_text": "qwen2", "qwen2_vl": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen2_5_vl": "qwen2",
     "qwen2_5_omni_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe",
     "qwen3_omni_moe_text": "qwen3_moe", "qwen3_5": "qwen3_5_text", "qwen3_5_moe": "qwen3_5_moe_text",
     "gemma3": "gemma3_text", "gemma3n": "gemma3n_text", "gemma4": "gemma4_text", "llama4": "llama4_text",
-    "glm4v_text": "glm4", "glm4v_moe_text": "glm4_moe", "glm_ocr_text": "glm4", "hunyuan": "hunyuan_v1_moe",
+    "glm4v_moe_text": "glm4_moe", "glm_ocr_text": "glm4", "hunyuan": "hunyuan_v1_moe",
     "kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "deepseek": "deepseek_v2", "dots1": "dots1",
     "internlm": "internlm2", "baichuan_m1": "baichuan", "mistral_large4_text": "mistral4",
     "NemotronH_Nano_VL_V2": "nemotron_h", "ernie4_5_vl_moe_text": "ernie4_5_moe", "phi4_multimodal": "phi3",
@@ -54,6 +55,7 @@ ARCHITECTURES: dict[str, str] = {
 }  # fmt: skip
 """For configurations whose model_type is missing or shared: the class → the family."""
 
+_TIED = "tie_word_embeddings"
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -68,6 +70,7 @@ def shape_of(
     shape = read_text(text, architecture)
     stored = config.get("quantization_config") or config.get("compression_config")
     stored = stored or text.data.get("quantization_config") or text.data.get("compression_config")
+    shape = msgspec.structs.replace(shape, towers=towers(top, shape.hidden))
     return msgspec.structs.replace(
         shape,
         id=name or str(config.get("_name_or_path") or "") or where,
@@ -93,12 +96,16 @@ def text_section(top: Fields) -> Fields:
     section = top.section(*TEXT)
     if section is None:
         return top
-    inner = section.section("text_config")
-    section = inner or section
+    outer, inner = top, section.section("text_config")
+    if inner is not None:  # Qwen-Omni: the thinker holds text and encoders
+        outer, section = section, inner
     data = dict(section.data)
-    for key in ("tie_word_embeddings", "dtype", "torch_dtype"):
-        if top.data.get(key) is not None and (key != "tie_word_embeddings" or key not in data):
-            data.setdefault(key, top.data[key])
+    for key in ("dtype", "torch_dtype"):
+        data.setdefault(key, outer.data.get(key) or top.data.get(key))
+    # The output layer belongs to the whole model: what the outer section states counts.
+    stated = [holder.data[_TIED] for holder in (outer, top) if holder.data.get(_TIED) is not None]
+    if stated:
+        data[_TIED] = stated[0]
     return Fields(data, section.where, section.kind or _text_kind(top))
 
 
