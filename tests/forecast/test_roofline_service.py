@@ -49,8 +49,10 @@ def test_energy_is_of_the_floor_at_the_boards_limit_and_says_so() -> None:
     roofs, _ = roofs_of(gpu, ("bf16",))
     made = roofline(roofs, (DECODE,), gpu=gpu)
     assert made.energy["decode"].basis == "limit"
-    assert made.energy["decode"].joules_per_token == pytest.approx(575 * 29.3e9 / 1792e9)
+    assert made.energy["decode"].joules_per_run == pytest.approx(575 * 29.3e9 / 1792e9)
     assert any("--watts" in note for note in made.notes)
+    batch = roofline(roofs, (DECODE,), gpu=gpu, tokens=64).energy["decode"]
+    assert batch.joules_per_token == pytest.approx(made.energy["decode"].joules_per_run / 64)
     measured = roofline(roofs, (DECODE,), gpu=gpu, watts=400)
     assert (measured.energy["decode"].basis, measured.notes) == ("given", ())
 

@@ -12,7 +12,8 @@ from loadpath.engines.registry import flag, known
 from loadpath.forecast.request import PlanRefused, Request
 from loadpath.readers.command_flags import flags
 
-FILES = (".yaml", ".yml", ".sh", ".service", ".container")
+UNITS = (".service", ".container")
+FILES = (".yaml", ".yml", ".sh", *UNITS)
 _MODEL = ("model", "model-path", "hf-repo", "model-name", "model-id")
 _COUNTS = ("docker:gpus", "k8s:limits.nvidia.com/gpu", "k8s:requests.nvidia.com/gpu")
 _IMAGE_TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)*)")
@@ -36,7 +37,16 @@ def from_file(path: str) -> Request:
         text = Path(path).read_text("utf-8", errors="replace")
     except OSError as error:
         raise PlanRefused(f"cannot read {path}: {error.strerror or error}") from error
-    return from_text(text, path)
+    return from_text(_unit_command(text) if path.endswith(UNITS) else text, path)
+
+
+def _unit_command(text: str) -> str:
+    """What a systemd unit or a podman quadlet runs, as one command line."""
+    lines = text.replace("\\\n", " ").splitlines()
+    said = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", ";")))
+    run = " ".join(said[key] for key in ("Entrypoint", "Exec", "ExecStart") if key in said)
+    run = run.removeprefix("/usr/bin/env ")
+    return f"podman run {said['Image']} {run}" if "Image" in said else run
 
 
 def from_case(case: Case, source: str) -> Request:

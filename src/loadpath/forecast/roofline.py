@@ -8,7 +8,7 @@ import msgspec
 
 from loadpath.knowledge.gpus import Gpu, by_id
 from loadpath.planning.cards import CardUnknown, cards_of
-from loadpath.planning.energy import Cap, CappedWork, Energy, cap, decode_draws, energy, work_under
+from loadpath.planning.energy import Basis, Cap, CappedWork, RunEnergy, cap, decode_draws, run_energy, work_under
 from loadpath.planning.rates import BadFormat, rate
 from loadpath.planning.roofline import Placement, Roof, Work, place
 
@@ -29,7 +29,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 
     roofs: tuple[Roof, ...]
     work: tuple[Placement, ...]
-    energy: dict[str, Energy] = {}
+    energy: dict[str, RunEnergy] = {}
     power_limit: Cap | None = None
     capped: tuple[CappedWork, ...] = ()
     notes: tuple[str, ...] = ()
@@ -88,6 +88,7 @@ def roofline(
     gpu: Gpu | None = None,
     watts: float | None = None,
     power_limit: float | None = None,
+    tokens: int | None = None,
     notes: tuple[str, ...] = (),
 ) -> Roofline:
     """All work under all roofs, the energy of a run where watts are known, and the effect of a power limit."""
@@ -97,10 +98,11 @@ def roofline(
     placed = tuple(place(item, roof) for item in work for roof in roofs)
     limit = cap(gpu, power_limit) if gpu and power_limit is not None else None
     first = [place(item, roofs[0]) for item in work]
+    basis: Basis = "given" if watts else "limit"
     return Roofline(
         roofs=roofs,
         work=placed,
-        energy={p.work: energy(1 / _seconds(p), drawn, "given" if watts else "limit") for p in first} if drawn else {},
+        energy={p.work: run_energy(_seconds(p), drawn, basis, tokens) for p in first} if drawn else {},
         power_limit=limit,
         capped=tuple(made for p in first if limit and (made := _capped(limit, p))),
         notes=notes + _draw_notes(first, watts, drawn),
@@ -132,8 +134,4 @@ def to_document(made: Roofline) -> dict[str, Any]:
     body = msgspec.to_builtins(made)
     for roof, own in zip(made.roofs, body["roofs"], strict=True):
         own["ridge_flops_per_byte"] = roof.ridge_flops_per_byte
-    body["energy"] = {
-        name: {"watts": spent.watts, "basis": spent.basis, "joules_per_run": spent.joules_per_token}
-        for name, spent in made.energy.items()
-    }
     return {"schema": SCHEMA, "roofline": body}

@@ -79,16 +79,17 @@ def _words(changes: tuple[Change, ...]) -> str:
 
 def _minimal(deployed: Deployment, concurrency: float) -> Iterator[Solution]:
     """Solutions by cost, without those that only add a change to one that fits already."""
-    taken: list[frozenset[Change]] = []
+    taken: list[frozenset[str]] = []
     for changes in sorted(_combinations(deployed), key=lambda cs: (sum(c.cost for c in cs), len(cs))):
-        if any(kept <= frozenset(changes) for kept in taken):
+        pulled = frozenset(change.what for change in changes)
+        if any(kept <= pulled for kept in taken):
             continue
         try:
             made = planned(_changed(deployed, changes))
         except PlanRefused:
             continue  # this engine refuses the combination (heads not divisible, no FP8 on the card, …)
         if made.fits and made.max_concurrency >= concurrency:
-            taken.append(frozenset(changes))
+            taken.append(pulled)
             yield changes, made
 
 
