@@ -65,6 +65,9 @@ def test_a_power_limit_slows_by_what_was_published() -> None:
     decode, compute = made.capped
     assert 1 <= decode.most_seconds / decode.seconds < 1.1
     assert compute.most_seconds / compute.seconds > decode.most_seconds / decode.seconds
+    below = roofline(roofs, (DECODE,), gpu=gpu, power_limit=450, watts=300)
+    assert below.capped == ()
+    assert "changes nothing" in below.notes[-1]
     with pytest.raises(RooflineRefused, match="needs --gpu"):
         roofline((given_roof(90e12, 4e12),), (DECODE,), power_limit=300)
 

@@ -55,7 +55,7 @@ def test_a_limit_above_the_boards_changes_nothing() -> None:
 @given(st.floats(0.3, 1.0), st.floats(0, 0.5), st.sampled_from(KINDS))
 def test_a_lower_limit_is_never_faster(share: float, less: float, work: Kind) -> None:
     higher, lower = cap_effect(share, work), cap_effect(share * (1 - less), work)
-    if higher and lower and len(lower.cards) == len(higher.cards):
+    if higher and lower:
         assert lower.least <= higher.least + 1e-9
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import shared_file
 from loadpath.core.units import GIB
 from loadpath.knowledge.gpus import by_id
 from loadpath.planning.collectives import Link, all_reduce, link_of
@@ -181,3 +184,15 @@ def test_more_bandwidth_or_rate_never_slows_and_a_batch_never_lowers_the_total(
 def test_a_longer_context_never_quickens(load: Load, batch: int, context: int) -> None:
     assert decode(load, H100, batch, context + 100).itl_seconds >= decode(load, H100, batch, context).itl_seconds
     assert prefill(load, H100, context + 101).ttft_seconds >= prefill(load, H100, context + 1).ttft_seconds
+
+
+def test_no_logged_speed_of_an_h200_passes_its_bound() -> None:
+    """An 8B model in 16 bits, served by vLLM on one H200: ten-second means of its log against the ceiling."""
+    log = shared_file("corpus", "whole", "vllm-0.11.2-h200-8b.log").read_text("utf-8", errors="replace")
+    seen = re.findall(r"generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs", log)
+    served = [(float(rate), int(running)) for rate, running in seen if int(running) and float(rate) > 100]
+    assert served
+    h200 = Cards(bandwidth_bytes_per_s=4.8e12, flops_per_s=989e12)
+    llama = Load(weight_bytes=15.0e9, flops_per_token=14e9, caches=(Cache(bytes_per_token=131_072),))
+    for rate, running in served:
+        assert rate < decode(llama, h200, max(running, 8), 0).tokens_per_s

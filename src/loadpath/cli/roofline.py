@@ -32,6 +32,7 @@ class Asked(msgspec.Struct, frozen=True):
     dtypes: tuple[str, ...]
     watts: float | None
     power_limit: float | None
+    tokens: int | None
 
 
 @click.command("roofline")
@@ -44,6 +45,7 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--gpu", metavar="NAME", help="A card of the table: its peak and bandwidth (H100 80GB, RTX 5090).")
 @click.option("--dtype", "dtypes", multiple=True, metavar="D", help="bf16 (default), fp8, fp4, int8 …; again for more.")
 @click.option("--watts", type=quantity("W"), metavar="W", help="Measured draw, for the energy of a run.")
+@click.option("--tokens", type=click.IntRange(1), metavar="N", help="Tokens that a run makes, for joules per token.")
 @click.option("--power-limit", type=quantity("W"), metavar="W", help="What a power limit does (nvidia-smi -pl).")
 @click.option("--svg", metavar="FILE", help="Write the plot as SVG.")
 @click.option("--png", metavar="FILE", help="Write the plot as PNG (needs the extra loadpath[plot]).")
@@ -60,7 +62,7 @@ def command(
     Examples:
       loadpath roofline --flops 60T --bytes 6T --peak 90T --bandwidth 4T
       loadpath roofline --gpu 'H100 80GB' --dtype bf16 --dtype fp8 --point decode=16G/16G --point prefill=115T/20G
-      loadpath roofline --gpu 'RTX 5090' --flops 29G --bytes 27.31GiB --time 19ms --power-limit 400
+      loadpath roofline --gpu 'RTX 5090' --flops 29G --bytes 27.31GiB --time 19ms --tokens 1 --power-limit 400
       loadpath roofline --gpu L4 --point gemm=2.2T/1.3G@21ms --svg roofline.svg
 
     Bounds are ceilings, not predictions: no run is faster, most are slower.
@@ -84,7 +86,15 @@ def _made(asked: Asked) -> Roofline:
     try:
         gpu = board(asked.gpu) if asked.gpu else None
         roofs, notes = _roofs(asked, gpu)
-        return roofline(roofs, _works(asked), gpu=gpu, watts=asked.watts, power_limit=asked.power_limit, notes=notes)
+        return roofline(
+            roofs,
+            _works(asked),
+            gpu=gpu,
+            watts=asked.watts,
+            power_limit=asked.power_limit,
+            tokens=asked.tokens,
+            notes=notes,
+        )
     except (RooflineRefused, BadQuantity) as error:
         raise click.UsageError(str(error)) from error
 

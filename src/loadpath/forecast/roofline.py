@@ -97,6 +97,8 @@ def roofline(
     drawn = watts or (gpu.tdp_w if gpu else None)
     placed = tuple(place(item, roof) for item in work for roof in roofs)
     limit = cap(gpu, power_limit) if gpu and power_limit is not None else None
+    if limit and watts and watts <= limit.watts:
+        notes += (f"the measured {watts:,.0f} W stay below that limit: it changes nothing here",)
     first = [place(item, roofs[0]) for item in work]
     basis: Basis = "given" if watts else "limit"
     return Roofline(
@@ -104,7 +106,9 @@ def roofline(
         work=placed,
         energy={p.work: run_energy(_seconds(p), drawn, basis, tokens) for p in first} if drawn else {},
         power_limit=limit,
-        capped=tuple(made for p in first if limit and (made := _capped(limit, p))),
+        capped=tuple(
+            made for p in first if limit and (not watts or watts > limit.watts) and (made := _capped(limit, p))
+        ),
         notes=notes + _draw_notes(first, watts, drawn),
     )
 

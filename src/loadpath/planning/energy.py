@@ -32,6 +32,16 @@ class Energy(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_kwh: float
 
 
+class RunEnergy(msgspec.Struct, frozen=True, kw_only=True):
+    """Energy of one run of a piece of work; of a token where one knows how many a run makes."""
+
+    watts: float
+    basis: Basis
+    joules_per_run: float
+    joules_per_token: float | None = None
+    tokens_per_kwh: float | None = None
+
+
 class CapEffect(msgspec.Struct, frozen=True, kw_only=True):
     """Speed under a limit, relative to the full one: least and most of the published measurements at that share."""
 
@@ -80,6 +90,18 @@ def energy(tokens_per_s: float, watts: float, basis: Basis) -> Energy:
     return Energy(watts=watts, basis=basis, joules_per_token=joules, tokens_per_kwh=JOULES_PER_KWH / joules)
 
 
+def run_energy(seconds: float, watts: float, basis: Basis, tokens: int | None = None) -> RunEnergy:
+    """Energy of a run of so long that makes so many tokens (a decode step: one for each sequence)."""
+    token = energy(tokens / seconds, watts, basis) if tokens else None
+    return RunEnergy(
+        watts=watts,
+        basis=basis,
+        joules_per_run=watts * seconds,
+        joules_per_token=token.joules_per_token if token else None,
+        tokens_per_kwh=token.tokens_per_kwh if token else None,
+    )
+
+
 def cap(gpu: Gpu, watts: float) -> Cap:
     """What a power limit of so many watts does to the board."""
     share = min(1.0, watts / gpu.tdp_w)
@@ -93,14 +115,19 @@ def cap(gpu: Gpu, watts: float) -> Cap:
 
 
 def cap_effect(share: float, work: Kind) -> CapEffect | None:
-    """The range of published speeds at a share of the full limit; None where no sweep goes so low."""
-    found = [(sweep, speed) for sweep in sweeps() if sweep.work == work and (speed := _at(sweep, share)) is not None]
+    """The range of published speeds at a share of the full limit; None where no sweep goes so low.
+
+    A sweep that ended at a higher limit counts with its last speed: that card is no faster lower down.
+    """
+    own = [sweep for sweep in sweeps() if sweep.work == work and sweep.points]
+    found = [(sweep, speed) for sweep in own if (speed := _at(sweep, share)) is not None]
     if not found:
         return None
+    ended = [min(speed for _, speed in sweep.points) for sweep in own if _at(sweep, share) is None]
     return CapEffect(
         work=work,
         share=share,
-        least=min(speed for _, speed in found),
+        least=min([speed for _, speed in found] + ended),
         most=max(speed for _, speed in found),
         cards=tuple(dict.fromkeys(sweep.gpu for sweep, _ in found)),
         sources=tuple(dict.fromkeys(sweep.source for sweep, _ in found)),

@@ -6,7 +6,7 @@ from itertools import groupby
 from textwrap import fill
 
 from loadpath.core.quantities import show_quantity, show_time
-from loadpath.planning.energy import Cap, CapEffect, CappedWork, Energy
+from loadpath.planning.energy import Cap, CapEffect, CappedWork, RunEnergy
 from loadpath.planning.roofline import Placement, Roof
 from loadpath.rendering.chart import Axis, Chart, Series, letters
 
@@ -74,7 +74,7 @@ def work_lines(roofs: tuple[Roof, ...], placed: tuple[Placement, ...]) -> list[s
 def lines(
     roofs: tuple[Roof, ...],
     placed: tuple[Placement, ...],
-    spent: dict[str, Energy],
+    spent: dict[str, RunEnergy],
     limit: Cap | None,
     capped: tuple[CappedWork, ...],
     notes: tuple[str, ...],
@@ -98,9 +98,12 @@ def wrapped(lines: list[str], width: int) -> str:
     return "\n".join(folded)
 
 
-def _energy_line(name: str, made: Energy, measured: bool) -> str:
+def _energy_line(name: str, made: RunEnergy, measured: bool) -> str:
     """What one run of the work costs."""
-    spent = show_quantity(made.joules_per_token, "J", digits=3)
+    spent = show_quantity(made.joules_per_run, "J", digits=3)
+    if made.joules_per_token and made.tokens_per_kwh:
+        token = show_quantity(made.joules_per_token, "J/token", digits=3)
+        spent += f" a run, {token}, {show_quantity(made.tokens_per_kwh, 'tokens/kWh', top='')},"
     when = "in the measured time" if measured else "at its floor"
     whose = "as given" if made.basis == "given" else "the board's limit: assumed"
     return f"Energy of {name}: {spent} {when} and {made.watts:,.0f} W ({whose})"
