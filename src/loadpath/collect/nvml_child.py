@@ -23,6 +23,9 @@ _FABRIC_HEALTH = {1: "Healthy", 2: "Unhealthy", 3: "Limited Capacity"}
 _P2P = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS", 6: "U"}
 _RECOVERY = {0: "None", 1: "Reset", 2: "Reboot", 3: "Drain P2P", 4: "Drain and Reset", 5: "Recover IMEX Domain",
              6: "Bus Reset", 7: "Reboot"}  # fmt: skip
+_SAID = {4: "Insufficient Permissions", 9: "Driver Not Loaded", 12: "NVML Shared Library Not Found", 15: "GPU is lost",
+         16: "GPU requires reset", 18: "Driver/library version mismatch", 999: "Unknown Error"}  # fmt: skip
+GONE = ("[GPU is lost]", "[GPU requires reset]")
 MOST_NVLINKS = 18
 
 
@@ -49,7 +52,7 @@ class Asked:
             value = call(*arguments)
         except self.nvml.NVMLError as error:
             return self._words.get(error.value)
-        except (AttributeError, OSError, ValueError):
+        except Exception:  # nvidia-ml-py raises errors of its own where the library is older than it
             return None
         return show(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
 
@@ -65,6 +68,11 @@ class Asked:
                 kind = value.valueType
                 got[key] = value.value.dVal if kind == 0 else value.value.uiVal if kind == 1 else value.value.ullVal
         return got
+
+
+def words(error: Any) -> str:
+    """An NVML error in the words of nvidia-smi."""
+    return _SAID.get(error.value, str(error))
 
 
 def mib(value: int) -> str:
@@ -92,7 +100,7 @@ def main() -> int:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        print(f"Failed to initialize NVML: {error}", flush=True)
+        print(f"Failed to initialize NVML: {words(error)}", flush=True)
         return 1
     ask = Asked(pynvml)
     count = ask("nvmlDeviceGetCount")
@@ -104,26 +112,34 @@ def main() -> int:
         try:
             gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
         except pynvml.NVMLError as error:
-            print(f"Unable to determine the device handle for GPU{index}: {error}", flush=True)
+            print(f"Unable to determine the device handle for GPU{index}: {words(error)}", flush=True)
             continue
         handles.append((index, gpu))
-        for part in (identity, state, clocks, health, ecc, link, fabric, mig, processes, nvlinks):
+        if identity(ask, index, gpu) in GONE:
+            continue
+        for part in (state, clocks, health, ecc, link, fabric, mig, processes, nvlinks):
             part(ask, index, gpu)
     peers(ask, handles)
     return 0
 
 
-def identity(ask: Asked, index: int, gpu: Any) -> None:
+def identity(ask: Asked, index: int, gpu: Any) -> str | None:
+    """Says which GPU this is; returns its name, or why it does not answer any more (said in a line of its own)."""
     pci = ask("nvmlDeviceGetPciInfo_v3", gpu)
     known = not isinstance(pci, str) and pci is not None
     bus = pci.busId if known else None
+    bus = bus.decode() if isinstance(bus, bytes) else bus
+    name: str | None = ask("nvmlDeviceGetName", gpu)
+    if name in GONE:
+        print(f"GPU {bus or index}: {name.strip('[]')}", flush=True)
+        return name
     capability = ask("nvmlDeviceGetCudaComputeCapability", gpu, show=lambda v: f"{v[0]}.{v[1]}")
     say({
-        "gpu": index, "name": ask("nvmlDeviceGetName", gpu), "uuid": ask("nvmlDeviceGetUUID", gpu),
-        "pci.bus_id": bus.decode() if isinstance(bus, bytes) else bus,
+        "gpu": index, "name": name, "uuid": ask("nvmlDeviceGetUUID", gpu), "pci.bus_id": bus,
         "pci.device_id": f"0x{pci.pciDeviceId:08X}" if known else None, "compute_cap": capability,
         "minor": ask("nvmlDeviceGetMinorNumber", gpu), "vbios_version": ask("nvmlDeviceGetVbiosVersion", gpu),
     })  # fmt: skip
+    return name
 
 
 def state(ask: Asked, index: int, gpu: Any) -> None:
@@ -270,9 +286,9 @@ def mig(ask: Asked, index: int, gpu: Any) -> None:
 
 def processes(ask: Asked, index: int, gpu: Any) -> None:
     seen = False
-    for kind, call in (("C", "nvmlDeviceGetComputeRunningProcesses"), ("G", "nvmlDeviceGetGraphicsRunningProcesses"),
-                       ("M+C", "nvmlDeviceGetMPSComputeRunningProcesses")):  # fmt: skip
-        found = ask(call, gpu)
+    for kind, call in (("C", "Compute"), ("G", "Graphics"), ("M+C", "MPSCompute")):
+        names = (f"nvmlDeviceGet{call}RunningProcesses{version}" for version in ("_v3", "_v2", ""))
+        found = next((answer for name in names if (answer := ask(name, gpu)) is not None), None)
         if isinstance(found, str):
             say({"processes": found, "gpu": index})
             return

@@ -170,7 +170,7 @@ class Probe(msgspec.Struct, frozen=True):
 def slug(argv: Sequence[str]) -> str:
     """A command as a file name: `nvidia-smi topo -m` → `nvidia-smi_topo_-m`; a child of ours by its module's name."""
     if list(argv[1:2]) == ["-m"] and len(argv) > 2:
-        argv = (argv[2].rpartition(".")[2], *argv[3:])
+        return argv[2].rpartition(".")[2]
     words = [argv[0].rpartition("/")[2], *argv[1:]]
     return "_".join(re.sub(r"[^A-Za-z0-9._=-]+", "-", word) for word in words)[:120]
 

@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True):
     missing: Callable[[Case], str]
 
 
-MODULES = ("layer_proofs",)
+MODULES = ("layer_proofs", "stack_proofs")
 """Modules with `PROOFS: dict[Layer, Seen]`."""
 
 # Which layer an error belongs to: by its id where its boundary spans several, else by the boundary.
@@ -46,7 +46,8 @@ _BY_ID: tuple[tuple[Layer, tuple[str, ...]], ...] = (
     ("device-nodes", ("device-node-*", "gpu-no-device-files", "gpu-uvm-file-missing", "nvidia-uvm-node-missing", "gpu-access-*",
                       "container-lost-gpu-access", "gpu-not-requested", "selinux-denies-gpu", "gpu-open-fails")),
     ("user-driver", ("libcuda-*", "stub-libcuda", "forward-compat-unsupported", "no-cuda-device", "cuda-init-failed",
-                     "driver-capability-missing", "driver-not-injected", "fabric-*", "gpu-memory-*", "driver-call-hangs")),
+                     "driver-capability-missing", "driver-not-injected", "fabric-*", "driver-call-hangs")),
+    ("engine", ("engine-not-answering", "engine-unhealthy", "engine-not-listening", "engine-process-*")),
 )  # fmt: skip
 _BY_BOUNDARY: dict[Boundary, Layer] = {
     "hardware-kernel": "kernel-module", "device-fault": "pci", "kernel-usermode": "user-driver",

@@ -8,6 +8,12 @@ from loadpath.core.extensions import extensions
 from loadpath.diagnosis.rule import Rule
 
 MODULES: tuple[str, ...] = (
+    # What probes of a live machine show comes first: of two findings of one id the first one's words are kept.
+    "machine_bus",
+    "machine_module",
+    "machine_nodes",
+    "machine_driver",
+    "machine_calls",
     "symptoms",
     "device_fault",
     "health_tools",
@@ -58,11 +64,9 @@ MODULES: tuple[str, ...] = (
     "gpu_settings",
     "gpu_activity",
     "gpu_links",
-    "machine_bus",
-    "machine_module",
-    "machine_nodes",
-    "machine_driver",
-    "machine_calls",
+    "container_stack",
+    "host_figures",
+    "engines_seen",
     "gpu_code",
     "installed_runtime",
     "installed_libraries",

@@ -1,0 +1,249 @@
+"""Machines that are broken in one place of layers 1 to 4: `check` names that place as the root cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from loadpath.core.report import Report
+from machines import DRIVER, KERNEL, LIBRARIES, Tree
+
+Machine = Callable[..., Tree]
+NVIDIA_MISSING = (
+    b'#loadpath-sample {"name":"nvidia-smi","kind":"nvidia-smi","command":"nvidia-smi","outcome":"missing"}\n'
+)
+
+
+def states(report: Report) -> dict[str, str]:
+    return {layer.layer: layer.state for layer in report.layers}
+
+
+def without_libraries(tree: Tree) -> None:
+    for name in ("libcuda.so", "libnvidia-ml.so"):
+        tree.remove(f"{LIBRARIES}/{name}.1")
+    tree.command("nvml_child", "Failed to initialize NVML: NVML Shared Library Not Found\n")
+    tree.command(
+        "cuda_child", "libcuda: none (libcuda.so.1: cannot open shared object file: No such file or directory)\n"
+    )
+
+
+def unload(tree: Tree) -> None:
+    """The module is not loaded: no /proc/driver/nvidia, no device files, and the libraries say so."""
+    tree.file("/proc/modules", "ext4 1 0 - Live 0x0\n")
+    for path in ("/sys/module/nvidia", "/proc/driver/nvidia", "/dev", "/loadpath-commands/open_child"):
+        tree.remove(path)
+    tree.file("/proc/devices", "Character devices:\n1 mem\n")
+    tree.command("nvml_child", "Failed to initialize NVML: Driver Not Loaded\n")
+    tree.command(
+        "cuda_child", f"libcuda: {LIBRARIES}/libcuda.so.{DRIVER}\ncuInit: called\ncuInit: 100 (CUDA_ERROR_NO_DEVICE)\n"
+    )
+
+
+def test_no_gpu_on_the_bus(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    report = tree.check()
+    assert report.root_cause == "no-gpu-on-bus"
+    assert states(report)["pci"] == "broken"
+
+
+def test_a_gpu_that_fell_off_the_bus_leads_over_the_empty_bus(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    tree.command("dmesg", "[  912.1] NVRM: Xid (PCI:0000:01:00): 79, pid=1207, GPU has fallen off the bus.\n")
+    report = tree.check()
+    assert report.root_cause == "gpu-off-bus"
+
+
+def test_a_memory_window_without_an_address(machine: Machine) -> None:
+    tree = machine()
+    tree.file(
+        "/sys/bus/pci/devices/0000:01:00.0/resource", "0x0000000000000000 0x0000001fffffffff 0x000000002014220c\n"
+    )
+    report = tree.check()
+    assert report.root_cause == "gpu-bars-unmapped"
+    assert report.root is not None and "0 (128G)" in report.root.cause
+    assert states(report)["pci"] == "broken"
+
+
+def test_a_card_that_reads_all_ones(machine: Machine) -> None:
+    tree = machine()
+    tree.file("/sys/bus/pci/devices/0000:01:00.0/config", b"\xff" * 64)
+    assert tree.check().root_cause == "gpu-config-space-dead"
+
+
+def test_the_module_was_built_for_another_kernel(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    tree.file("/proc/sys/kernel/osrelease", "6.8.0-47-generic")
+    tree.file("/lib/modules/6.8.0-47-generic/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
+    report = tree.check()
+    assert report.root_cause == "module-missing-for-kernel"
+    assert report.root is not None
+    assert "6.8.0-47-generic" in report.root.cause and KERNEL in report.root.cause and "headers" in report.root.cause
+    assert states(report)["pci"] == "holds" and states(report)["kernel-module"] == "broken"
+
+
+def test_the_module_is_there_and_secure_boot_may_refuse_it(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    tree.file("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\x06\0\0\0\x01")
+    report = tree.check()
+    assert report.root_cause == "driver-not-loaded"
+    assert report.root is not None and "Secure Boot is on" in report.root.cause
+
+
+def test_the_kernel_log_says_that_secure_boot_refused_it(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    tree.command("dmesg", "[    9.21] Loading of unsigned module is rejected\n[    9.22] nvidia: module not loaded\n")
+    assert tree.check().root_cause == "secure-boot-rejects-module"
+
+
+def test_nouveau_has_the_card(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.file("/proc/modules", "nouveau 2400256 1 - Live 0x0\n")
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    tree.link("/sys/bus/pci/devices/0000:01:00.0/driver", "../../../bus/pci/drivers/nouveau")
+    report = tree.check()
+    assert report.root_cause == "gpu-owned-by-other-driver"
+    assert report.root is not None and "nouveau" in report.root.cause
+
+
+def test_the_card_is_set_aside_for_a_virtual_machine(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    tree.link("/sys/bus/pci/devices/0000:01:00.0/driver", "../../../bus/pci/drivers/vfio-pci")
+    found = {f.id for f in tree.check().findings}
+    assert found & {"gpu-bound-to-vfio", "gpu-owned-by-other-driver"}
+
+
+def test_no_driver_is_installed_at_all(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    without_libraries(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    tree.file(f"/lib/modules/{KERNEL}/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
+    tree.command("nvidia-smi", NVIDIA_MISSING)
+    report = tree.check()
+    assert report.root_cause == "driver-not-installed"
+
+
+def test_one_device_file_is_missing(machine: Machine) -> None:
+    tree = machine(gpus=2)
+    tree.remove("/dev/nvidia0")
+    report = tree.check()
+    assert report.root_cause == "device-node-missing"
+    assert report.root is not None and "/dev/nvidia0" in report.root.title
+    assert states(report)["device-nodes"] == "broken" and states(report)["kernel-module"] == "holds"
+
+
+def test_the_uvm_file_has_the_number_of_an_earlier_module(machine: Machine) -> None:
+    tree = machine("cuInit 999")
+    tree.file("/dev/nvidia-uvm", "c 235 0 0666")
+    report = tree.check()
+    assert report.root_cause == "device-node-stale"
+    assert report.root is not None and "cuda-init-failed" in report.root.consequences
+
+
+def test_a_user_outside_the_group_may_not_open_the_files(machine: Machine) -> None:
+    tree = machine("init 4")
+    tree.command(
+        "open_child", "open /dev/nvidia0: EACCES (Permission denied)\nopen /dev/nvidiactl: EACCES (Permission denied)\n"
+    )
+    report = tree.check()
+    assert report.root_cause == "gpu-access-not-permitted"
+    assert report.root is not None and report.root.certainty == "established"
+
+
+def test_a_container_lost_its_devices_at_a_reload_of_the_cgroups(machine: Machine) -> None:
+    tree = machine("init 999\ncuInit 100")
+    tree.container()
+    tree.command(
+        "open_child",
+        "open /dev/nvidia0: EPERM (Operation not permitted)\nopen /dev/nvidiactl: EPERM (Operation not permitted)\n",
+    )
+    report = tree.check()
+    assert report.root_cause == "container-lost-gpu-access"
+    assert any("daemon-reload" in sentence for sentence in [report.root.cause if report.root else ""])
+
+
+def test_a_container_that_was_started_without_the_gpus(machine: Machine) -> None:
+    tree = machine()
+    without_libraries(tree)
+    tree.container()
+    tree.remove("/dev")
+    tree.remove("/loadpath-commands/open_child")
+    report = tree.check()
+    assert report.root_cause == "gpu-not-requested"
+
+
+def test_a_container_without_the_utility_part(machine: Machine) -> None:
+    tree = machine()
+    tree.container()
+    tree.remove(f"{LIBRARIES}/libnvidia-ml.so.1")
+    tree.environ["NVIDIA_DRIVER_CAPABILITIES"] = "compute"
+    tree.command("nvml_child", "Failed to initialize NVML: NVML Shared Library Not Found\n")
+    tree.command("nvidia-smi", NVIDIA_MISSING)
+    report = tree.check()
+    assert report.root_cause == "driver-capability-missing"
+    assert report.root is not None and "`utility`" in report.root.cause and report.root.certainty == "established"
+
+
+def test_a_second_libcuda_on_the_library_path(machine: Machine) -> None:
+    tree = machine("cuInit 803")
+    tree.file("/opt/old/libcuda.so.535.54.03", "x" * 400_000)
+    tree.link("/opt/old/libcuda.so.1", "libcuda.so.535.54.03")
+    tree.environ["LD_LIBRARY_PATH"] = "/opt/cuda/lib64:/opt/old"
+    report = tree.check()
+    assert report.root_cause == "libcuda-of-other-version"
+    assert report.root is not None
+    assert "/opt/old/libcuda.so.1 (535.54.03)" in report.root.cause and DRIVER in report.root.title
+    assert report.root.remedies[0].command == "export LD_LIBRARY_PATH=/opt/cuda/lib64"
+    assert report.root.remedies[0].suffices
+    assert "libcuda-kernel-mismatch" in report.root.consequences
+
+
+def test_a_compat_library_that_works_is_only_noted(machine: Machine) -> None:
+    tree = machine()
+    tree.file("/usr/local/cuda/compat/libcuda.so.590.44.01", "x" * 400_000)
+    tree.link("/usr/local/cuda/compat/libcuda.so.1", "libcuda.so.590.44.01")
+    tree.environ["LD_LIBRARY_PATH"] = "/usr/local/cuda/compat"
+    report = tree.check()
+    assert report.verdict.state == "healthy"
+    noted = next(f for f in report.findings if f.id == "libcuda-of-other-version")
+    assert noted.severity == "info" and not noted.remedies
+
+
+def test_the_toolkits_stub_hides_libcuda(machine: Machine) -> None:
+    tree = machine("cuInit 34")
+    tree.file("/usr/local/cuda/lib64/stubs/libcuda.so.1", "x" * 60_000)
+    tree.environ["LD_LIBRARY_PATH"] = "/usr/local/cuda/lib64/stubs"
+    report = tree.check()
+    assert report.root_cause == "stub-libcuda"
+    assert report.root is not None and "/usr/local/cuda/lib64/stubs" in report.root.cause
+
+
+def test_an_xid_in_the_log_counts_though_nvml_is_content(machine: Machine) -> None:
+    tree = machine()
+    tree.command(
+        "dmesg", "[ 8123.4] NVRM: Xid (PCI:0000:01:00): 48, pid=4711, name=python3, DBE (double bit error) at 0x1f\n"
+    )
+    report = tree.check()
+    assert report.root_cause == "gpu-memory-uncorrectable"
+    assert states(report)["user-driver"] == "holds" and states(report)["pci"] == "broken"
+
+
+def test_a_log_that_may_not_be_read_is_said(machine: Machine) -> None:
+    tree = machine()
+    tree.command(
+        "dmesg", b'#loadpath-sample {"name":"kernel-log","kind":"kernel-log","command":"dmesg","outcome":"denied"}\n'
+    )
+    report = tree.check()
+    assert "kernel log not readable" in next(x for x in report.layers if x.layer == "kernel-module").why
