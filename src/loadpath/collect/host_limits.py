@@ -43,6 +43,8 @@ def gather_settings(machine: Machine) -> Iterator[Sample]:
         lines.append(f"transparent-hugepages: {pages.partition('[')[2].partition(']')[0]}")
     if load := machine.text("/proc/loadavg"):
         lines.append(f"load: {' '.join(load.split()[:3])}")
+    if devices := machine.listdir("/sys/class/infiniband"):
+        lines.append(f"rdma.devices: {' '.join(devices)}")
     lines += _processors(machine)
     groups = _cgroup(machine)
     lines += [f"cgroup: {json.dumps(groups)}"] if groups else []

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from loadpath.core.case import Case
 from loadpath.core.facts.container import CdiSpec, ContainerCliInfo, EventListed, PodListed, RuntimesKnown
 from loadpath.core.facts.engine import Setting
+from loadpath.core.facts.runtime import PathSeen
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.diagnosis.rule import Rule, finding
 
@@ -54,7 +55,8 @@ def judge_runtimes(case: Case) -> Iterator[Finding]:
 
 def judge_spec(case: Case) -> Iterator[Finding]:
     """A specification by itself: what it names, and whether it can be read."""
-    for spec in case.all(CdiSpec)[:1]:
+    looked = {seen.named_by for seen in case.all(PathSeen)}  # of a live machine: whether the paths exist is known
+    for spec in [s for s in case.all(CdiSpec) if s.broken or s.path not in looked][:1]:
         if spec.broken:
             yield finding(
                 "cdi-spec-read",
