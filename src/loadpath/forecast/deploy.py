@@ -91,9 +91,9 @@ def _cards(names: tuple[str, ...], count: int) -> tuple[Card, ...]:
 def _version(text: str) -> tuple[int, ...] | None:
     if not text:
         return None
-    numbers = version_numbers(text)
+    numbers = version_numbers(text.removeprefix("b"))  # llama.cpp counts builds: b9000
     if not numbers:
-        raise PlanRefused(f"--engine-version {text}: a version such as 0.19.0 was expected")
+        raise PlanRefused(f"--engine-version {text}: a version such as 0.19.0, or a build such as b9000, was expected")
     return numbers
 
 
