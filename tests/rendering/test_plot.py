@@ -53,6 +53,15 @@ def test_a_pipe_gets_plain_characters_and_a_terminal_dots() -> None:
     assert max(len(line) for line in fine.splitlines()) <= 80
 
 
+def test_several_lines_are_told_apart_with_and_without_colour() -> None:
+    other = Roof(name="other", peak_flops_per_s=20e12, bandwidth_bytes_per_s=4e12)
+    both = chart((ROOF, other), ())
+    plain = plot(both, 80, PLAIN).plain
+    assert "1 given roof" in plain and "2 other" in plain
+    assert any(line.rstrip().endswith("-2") for line in plain.splitlines())
+    assert "── other" in plot(both, 80, FINE).plain
+
+
 def test_the_line_rises_to_the_ridge_and_stays() -> None:
     rows = [line[10:] for line in plot(ROOFLINE, 80, PLAIN).plain.splitlines()]
     flat = next(row for row in rows if row.count("-") > 10)

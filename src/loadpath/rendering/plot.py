@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from loadpath.rendering.chart import Chart, Scale, letters, places, scales, tick_label
+from loadpath.rendering.chart import Chart, Scale, letters, places, scales, tick_label, visible
 
 STYLES = ("cyan", "magenta", "green", "yellow", "blue", "red")
 PLOT_WIDTH = 80
@@ -50,10 +50,21 @@ def plot(chart: Chart, width: int, glyphs: Glyphs, height: int = HEIGHT) -> Text
         if series.mark == "line":
             for begin, end in pairwise(places(chart, series, x, y)):
                 cells.line(begin, end, STYLES[number % len(STYLES)])
+    if not glyphs.braille:
+        for number, _ in _lines(chart):
+            cells.letter(places(chart, chart.series[number], x, y)[-1], str(number + 1))
     for letter, series in letters(chart):
         for place in places(chart, series, x, y):
             cells.letter(place, letter)
     return _framed(chart, cells, x, y, glyphs)
+
+
+def _lines(chart: Chart) -> list[tuple[int, str]]:
+    """Numbers and names of the lines, where there are several: colours tell them apart, or numbers at their ends."""
+    lines = [
+        (n, series.name) for n, series in enumerate(chart.series) if series.mark == "line" and visible(chart, series)
+    ]
+    return lines if len(lines) > 1 else []
 
 
 class _Cells:
@@ -107,13 +118,17 @@ def _framed(chart: Chart, cells: _Cells, x: Scale, y: Scale, glyphs: Glyphs) -> 
         label = marks.get(row, "")
         text.append(f"{label:>{MARGIN}} ", style="dim")
         text.append(glyphs.tick if label else glyphs.side, style="dim")
-        for char, style in zip(cells.chars[row], cells.styles[row], strict=True):
-            text.append(char, style=style)
+        for style, run in groupby(zip(cells.chars[row], cells.styles[row], strict=True), lambda cell: cell[1]):
+            text.append("".join(char for char, _ in run), style=style)
         text.append("\n")
     floor, labels = _floor(cells.columns, x, glyphs)
     text.append(f"{'':>{MARGIN}} {glyphs.corner}{floor}\n", style="dim")
     text.append(f"{'':>{MARGIN}}  {labels}\n", style="dim")
-    text.append(f"{chart.x.label:>{MARGIN + 2 + cells.columns}}", style="dim")
+    text.append(f"{chart.x.label:>{MARGIN + 2 + cells.columns}}\n", style="dim")
+    for number, name in _lines(chart):
+        mark = glyphs.floor * 2 if glyphs.braille else str(number + 1)
+        text.append(f"{'':>{MARGIN}}  {mark} ", style=STYLES[number % len(STYLES)])
+        text.append(f"{name}\n")
     text.rstrip()
     return text
 
