@@ -14,14 +14,16 @@ CONTEXT_BYTES = 520 * MIB
 """CUDA context of a process on a data-centre card (H100: free memory at the start of 16 logged runs)."""
 MODULES_BYTES, GRAPH_MODULES_BYTES = 133 * MIB, 123 * MIB
 """Kernels loaded by the pass (0.13 GiB, 0.11 to 0.17), and by trying graphs inside the measured span (0.18 to 0.26: 0.25)."""
-COMMUNICATOR_BYTES = 430 * MIB
-"""Buffers of a communicator that come with its first use (0.42 GiB: H100, two ranks, 0.11 and 0.12)."""
+SWITCH_COMMUNICATOR_BYTES, LINK_COMMUNICATOR_BYTES, SLOT_COMMUNICATOR_BYTES = 430 * MIB, 270 * MIB, 50 * MIB
+"""Buffers of a communicator that come with its first use: behind NVSwitch (0.42 GiB: H100, 0.11), over NVLink (0.26: V100,
+0.6), over PCIe (0.05: cards of 16 and 24 GB, 0.9 to 0.22)."""
 SWITCH_BYTES, SWITCH_RANK_BYTES = 1840 * MIB, 55 * MIB
 """With NVSwitch multicast, tried graphs register more: 1.8 GiB at two ranks, little more at four (0.19, H100)."""
-EARLY_COMMUNICATOR_BYTES = 1000 * MIB
-"""Communicators made before the baseline on NVSwitch cards: charged by versions that measure their baseline earlier."""
+EARLY_COMMUNICATOR_BYTES = 1600 * MIB
+"""Communicators of NVSwitch cards before the baseline (free memory at the start of six logged runs): charged by versions
+that measure their baseline earlier."""
 ERROR = 0.05
-NVSWITCH_LINK = 600e9  # bytes/s, both directions, and a capability of Hopper or later
+LINK, NVSWITCH_LINK = 200e9, 700e9  # bytes/s, both directions; boards behind a switch: Hopper and later
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -51,7 +53,7 @@ def free_at_start(card: Card, options: Options) -> int:
         return card.free_bytes
     taken = _context(card)
     if options.tensor_parallel > 1 and options.version >= releases.NCCL_BEFORE_BASELINE:
-        taken += EARLY_COMMUNICATOR_BYTES if _nvswitch(card) else COMMUNICATOR_BYTES
+        taken += EARLY_COMMUNICATOR_BYTES if _nvswitch(card) else _communicator(card)
     return max(0, card.total_bytes - taken)
 
 
@@ -70,7 +72,14 @@ def non_torch(card: Card, options: Options) -> int:
         return size + SWITCH_BYTES + SWITCH_RANK_BYTES * (ranks // 2 - 1 if ranks > 2 else 0)
     if options.version < releases.NCCL_BEFORE_BASELINE and _nvswitch(card):
         size += EARLY_COMMUNICATOR_BYTES
-    return size + COMMUNICATOR_BYTES
+    return size + _communicator(card)
+
+
+def _communicator(card: Card) -> int:
+    if _nvswitch(card):
+        return SWITCH_COMMUNICATOR_BYTES
+    linked = card.link_bytes_per_s is not None and card.link_bytes_per_s >= LINK
+    return LINK_COMMUNICATOR_BYTES if linked else SLOT_COMMUNICATOR_BYTES
 
 
 def _nvswitch(card: Card) -> bool:

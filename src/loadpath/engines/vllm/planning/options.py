@@ -17,6 +17,7 @@ from loadpath.planning.per_shape import per_shape
 
 _TRUE = ("", "true", "1", "yes", "on")
 BLOCK = 16
+MULTIMODAL_TOKENS = 5120  # least batch of V0 for models with encoders
 StateMode = Literal["none", "align", "all"]
 """How recurrent state is cached: one page, one more at the end of the prefix, or one a block."""
 
@@ -156,7 +157,7 @@ def options(deployment: Deployment) -> Options:
     second = _second_runner(shape, version)
     speculation = _speculation(given, shape)
     eager = given.flag("enforce-eager") or given.text("O", "optimization-level") == "0"
-    batched, seqs = _batch(given, version, card, length, _tensor_parallel(given))
+    batched, seqs = _batch(given, version, card, length, bool(shape.towers))
     prefix = given.flag("enable-prefix-caching", _prefix_caching(shape, version))
     return Options(
         version=version,
@@ -184,7 +185,7 @@ def options(deployment: Deployment) -> Options:
         async_scheduling=given.flag("async-scheduling", version >= (0, 14)),
         hybrid_manager=not given.flag("disable-hybrid-kv-cache-manager"),
         speculation=speculation,
-        skip_multimodal_pass=given.flag("skip-mm-profiling") or given.flag("language-model-only"),
+        skip_multimodal_pass=given.flag("skip-mm-profiling") or given.flag("language-model-only") or _no_items(given),
         text_only=given.flag("language-model-only"),
         kv_bytes=given.whole("kv-cache-memory-bytes", "kv-cache-memory"),
         block_override=given.whole("num-gpu-blocks-override"),
@@ -225,14 +226,15 @@ def _kv_dtype(given: _Settings, shape: ModelShape, version: Version) -> str:
     return named
 
 
-def _batch(given: _Settings, version: Version, card: Card, length: int, ranks: int) -> tuple[int, int]:
+def _batch(given: _Settings, version: Version, card: Card, length: int, towers: bool) -> tuple[int, int]:
     """Tokens and requests of one step: what the profiling pass is made of (C.3)."""
     set_tokens, set_seqs = given.whole("max-num-batched-tokens"), given.whole("max-num-seqs")
     tokens, seqs = _default_batch(version, card)
     if version < releases.V1_DEFAULT:
-        chunked = given.flag("enable-chunked-prefill", length > 32768 and version >= (0, 5, 5))
+        # Chunked by default for long contexts, but not for models with encoders.
+        chunked = given.flag("enable-chunked-prefill", length > 32768 and version >= (0, 5, 5) and not towers)
         step = 512 if (0, 4, 3) <= version < (0, 6, 5) else 2048
-        tokens = step if chunked else max(length, 2048)
+        tokens = step if chunked else max(length, MULTIMODAL_TOKENS if towers else 2048)
     elif given.text("performance-mode") == "throughput":
         tokens, seqs = 2 * tokens, 2 * seqs
     if version >= releases.V1_DEFAULT and not given.flag("enable-chunked-prefill", True):
@@ -282,6 +284,12 @@ def _state_mode(given: _Settings, version: Version, prefix: bool, shape: ModelSh
 def recurrent(shape: ModelShape) -> bool:
     """Whether some layers keep a state instead of a cache that grows."""
     return any(isinstance(mixer, Mamba | GatedDelta) for layer in dict.fromkeys(shape.layers) for mixer in layer.mixers)
+
+
+def _no_items(given: _Settings) -> bool:
+    """`--limit-mm-per-prompt {"image": 0, "video": 0}`: no encoder is run."""
+    limits = given.table("limit-mm-per-prompt")
+    return bool(limits) and all(limit == 0 for limit in limits.values())
 
 
 @per_shape

@@ -8,6 +8,7 @@ import msgspec
 
 from loadpath.core.plan import Basis
 from loadpath.core.shape import ModelShape, Quantisation, Role
+from loadpath.engines.vllm.planning.keeping import keeping
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.per_shape import per_shape
@@ -42,10 +43,12 @@ def resident(deployment: Deployment, o: Options, stage: int, card: Card) -> Resi
     split = _split(o, stage)
     last = stage == o.pipeline_parallel - 1
     own_drafter = last and "mtp" in o.speculation.method and shape.drafter is not None and deployment.drafter is None
-    found = _weights(shape, split, _keeping(card.capability), _dtype(deployment.settings), own_drafter)
+    kept = keeping(shape, card.capability, o.version)
+    found = _weights(shape, split, kept, _dtype(deployment.settings), own_drafter)
     total, notes = found.bytes, found.notes
     if deployment.drafter is not None and last and o.speculation.method:
-        total += _weights(deployment.drafter, _split(o, 0, 1), _keeping(card.capability), "", False).bytes
+        kept = keeping(deployment.drafter, card.capability, o.version)
+        total += _weights(deployment.drafter, _split(o, 0, 1), kept, "", False).bytes
     if o.text_only:
         total -= found.by_role.get("vision", 0) + found.by_role.get("audio", 0)
     total = max(0, total - o.offload_bytes)
@@ -70,15 +73,6 @@ def _served(shape: ModelShape, quantization: str) -> ModelShape:
 def _split(o: Options, stage: int, stages: int = 0) -> Split:
     shared = o.tensor_parallel * o.data_parallel if o.expert_parallel else 0
     return Split(tp=o.tensor_parallel, pp=stages or o.pipeline_parallel, stage=stage, ep=shared)
-
-
-_HOPPER = Keeping(mxfp4="triton")
-_MARLIN = Keeping(mxfp4="marlin")
-
-
-def _keeping(capability: tuple[int, int] | None) -> Keeping:
-    """MXFP4 experts are padded for the kernel: Triton's on Hopper and later, Marlin's before."""
-    return _MARLIN if capability is not None and capability < (9, 0) else _HOPPER
 
 
 def _dtype(settings: dict[str, Any]) -> str:
