@@ -54,15 +54,20 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     def ticks(self, most: int = 6) -> tuple[float, ...]:
         """Round values inside the range: decades (thinned out to `most`), or steps of 1, 2 or 5."""
         if self.log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            step = max(1, -(-(last - first + 1) // most))
-            decades = tuple(10.0**n for n in range(first, last + 1, step))
-            return decades if len(decades) > 1 else (self.low, self.high)
+            first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
+            inside = [n for n in range(first, last + 1) if self._holds(10.0**n)]
+            if len(inside) > 2:
+                return tuple(10.0**n for n in inside[:: -(-len(inside) // most)])
+            finer = tuple(v for n in range(first, last + 1) for f in (1, 2, 5) if self._holds(v := f * 10.0**n))
+            return finer if len(finer) > 1 else (self.low, self.high)
         rough = (self.high - self.low) / most
         size = 10 ** math.floor(math.log10(rough))
         step_size = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough * (1 - 1e-9))
         first_step = math.ceil(self.low / step_size - 1e-9)
         return tuple(n * step_size for n in range(first_step, math.floor(self.high / step_size + 1e-9) + 1))
+
+    def _holds(self, value: float) -> bool:
+        return self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)
 
 
 def scales(chart: Chart) -> tuple[Scale, Scale]:
