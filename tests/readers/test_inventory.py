@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loadpath.collect.records import record
@@ -61,7 +63,7 @@ def test_a_record_cannot_name_what_its_fact_does_not_have() -> None:
 
 
 def test_every_record_has_words_for_a_person() -> None:
-    made = {
+    made: dict[type[Fact], dict[str, Any]] = {
         binaries.RequirementUnmet: {
             "environment": "/v",
             "package": "vllm",

@@ -33,11 +33,20 @@ if TYPE_CHECKING:
     help="A saved machine's file tree in place of /: nothing is run.",
 )
 @click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Keep every sample as a file in DIR.")
+@click.option(
+    "--python",
+    metavar="PREFIX",
+    help="The engine's Python environment (/opt/venv), where it is not the active one or that of a running engine.",
+)
+@click.option(
+    "--run-framework", is_flag=True, help="Also start PyTorch in a process of its own and ask it what it sees."
+)
 @click.option("--list", "list_only", is_flag=True, help="List the probes and run none.")
 @click.option("-v", "--verbose", is_flag=True, help="Say each command on standard error, also without a terminal.")
 @output_options
 def command(
-    layers: tuple[str, ...], timeout: float, root: str, save: str | None, list_only: bool, verbose: bool, **output: object
+    layers: tuple[str, ...], timeout: float, root: str, save: str | None, list_only: bool, verbose: bool,
+    python: str | None, run_framework: bool, **output: object,
 ) -> None:  # fmt: skip
     """Check this machine layer by layer, and name the first that does not hold.
 
@@ -64,8 +73,9 @@ def command(
             click.echo(f"{probe.layer:18} {probe.name}")
         return
     shown = Output(**output)  # type: ignore[arg-type]
+    options = {"python": python or "", "run-framework": "yes" if run_framework else ""}
     loud = verbose or sys.stderr.isatty()
-    samples = gathered(Machine(root, timeout_s=timeout), wanted, _tell if loud else None)
+    samples = gathered(Machine(root, timeout_s=timeout, options=options), wanted, _tell if loud else None)
     if save:
         try:
             Path(save).mkdir(parents=True, exist_ok=True)

@@ -18,13 +18,14 @@ from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Severity
 from loadpath.diagnosis.arch import build_for
 from loadpath.diagnosis.cards import Card, cards
+from loadpath.diagnosis.installed_runtime import offered
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.diagnosis.stack import Stack, stack_of
 from loadpath.knowledge import cuda
 
 Use = Literal["native", "compiled", "driver-too-old", "none"]
 # Without these nothing runs; what other packages lack concerns only whoever calls them.
-_CARRIERS = (
+CARRIERS = (
     "torch",
     "vllm",
     "sgl-kernel",
@@ -70,15 +71,16 @@ def reach(code: GpuCodeFound, capability: str, driver_cuda: str = "") -> Reach:
 def missing(case: Case) -> Iterator[Finding]:
     """Packages without code for a card, the framework and the engines first."""
     stack = stack_of(case)
+    driver_cuda = offered(case)
     for card in cards(case):
         lacking: dict[str, list[GpuCodeFound]] = {}
         for name, found in by_package(case, stack).items():
-            reached = [reach(code, card.capability, stack.driver_cuda) for code in found]
+            reached = [reach(code, card.capability, driver_cuda) for code in found]
             if all(r.use == "none" for r in reached):
                 lacking[name] = found
             elif not any(r.use in ("native", "compiled") for r in reached):
                 yield _needs_driver(case, name, found, card, stack)
-            elif name in _CARRIERS and not any(r.use == "native" for r in reached):
+            elif name in CARRIERS and not any(r.use == "native" for r in reached):
                 yield _only_ptx(case, name, found, card)
         if lacking:
             yield _lacks(case, lacking, card, stack)
@@ -137,11 +139,11 @@ def _lacks(case: Case, lacking: dict[str, list[GpuCodeFound]], card: Card, stack
 
 
 def _carries(name: str, found: list[GpuCodeFound]) -> bool:
-    return name in _CARRIERS or not found[0].environment
+    return name in CARRIERS or not found[0].environment
 
 
 def _rank(name: str) -> int:
-    return _CARRIERS.index(name) if name in _CARRIERS else len(_CARRIERS)
+    return CARRIERS.index(name) if name in CARRIERS else len(CARRIERS)
 
 
 def _built_from_source(name: str) -> str:
@@ -188,10 +190,11 @@ def _needs_driver(case: Case, name: str, found: list[GpuCodeFound], card: Card, 
     isa = max((code.isa for code in found), key=cuda.numbers)
     needs = cuda.cuda_of_ptx(isa) or ""
     values = stack.values() | {
+        "driver_cuda": offered(case),
         "package": _shown(name, found[0]), "sm": card.sm, "isa": isa, "needs_cuda": needs, "branch": cuda.branch_for(needs) or "",
         "arch_list": card.capability, "card": card.name or "the GPU", "source_package": _built_from_source(name),
     }  # fmt: skip
-    carrier = name in _CARRIERS or not found[0].environment
+    carrier = name in CARRIERS or not found[0].environment
     return finding(
         "gpu-code-ptx-too-new", found[:3], case=case, values=values, severity="error" if carrier else "warning"
     )

@@ -32,9 +32,9 @@ def offered(case: Case) -> str:
 
 def runtime(case: Case) -> Iterator[Finding]:
     """torch's CUDA, else the newest runtime library of the environment, against the driver's."""
-    facts, who, program = _program(case)
+    facts, who, built_with = program(case)
     offers, stack = offered(case), stack_of(case)
-    verdict = cuda.runs(program, offers)
+    verdict = cuda.runs(built_with, offers)
     if not facts or verdict in ("full", "unknown"):
         return
     shown: list[Fact] = [
@@ -42,13 +42,13 @@ def runtime(case: Case) -> Iterator[Finding]:
         *[v for v in case.all(ComponentVersion) if v.name in ("driver", "driver-cuda")][:2],
     ]
     driver = stack.driver or next((d.driver for d in case.all(DriverVersions) if d.driver), "") or ""
-    values = stack.values() | {"program_cuda": program, "driver": driver, "driver_cuda": offers, "who": who}
-    floor = cuda.floor_of(cuda.numbers(program)[0]) or ""
+    values = stack.values() | {"program_cuda": built_with, "driver": driver, "driver_cuda": offers, "who": who}
+    floor = cuda.floor_of(cuda.numbers(built_with)[0]) or ""
     if verdict == "minor":
-        values |= {"floor": floor, "branch": cuda.branch_for(program) or ""}
+        values |= {"floor": floor, "branch": cuda.branch_for(built_with) or ""}
         yield finding("runtime-newer-than-driver", shown, case=case, step="unseen", values=values)
         return
-    values |= {"needed_driver": floor} | driver_advice(program, stack) | wheel_advice(offers)
+    values |= {"needed_driver": floor} | driver_advice(built_with, stack) | wheel_advice(offers)
     helped = [c for c in case.all(CudaLibraryFound) if c.place == "compat"]
     if helped:
         values["no_compat"] = (
@@ -68,7 +68,7 @@ def runtime(case: Case) -> Iterator[Finding]:
     )
 
 
-def _program(case: Case) -> tuple[list[Fact], str, str]:
+def program(case: Case) -> tuple[list[Fact], str, str]:
     """What is built with which CUDA: the facts, in words who, and the version."""
     torch = next((t for t in case.all(TorchInstalled) if t.chosen and t.cuda), None)
     if torch is not None:

@@ -36,7 +36,7 @@ class Seen(msgspec.Struct, frozen=True):
     missing: Callable[[Case], str]
 
 
-MODULES = ("layer_proofs", "stack_proofs")
+MODULES = ("layer_proofs", "software_proofs", "stack_proofs")
 """Modules with `PROOFS: dict[Layer, Seen]`."""
 
 # Which layer an error belongs to: by its id where its boundary spans several, else by the boundary.
@@ -48,6 +48,7 @@ _BY_ID: tuple[tuple[Layer, tuple[str, ...]], ...] = (
     ("user-driver", ("libcuda-*", "stub-libcuda", "forward-compat-unsupported", "no-cuda-device", "cuda-init-failed",
                      "driver-capability-missing", "driver-not-injected", "fabric-*", "driver-call-hangs")),
     ("engine", ("engine-not-answering", "engine-unhealthy", "engine-not-listening", "engine-process-*")),
+    ("compiled-kernels", ("gpu-code-*",)),
 )  # fmt: skip
 _BY_BOUNDARY: dict[Boundary, Layer] = {
     "hardware-kernel": "kernel-module", "device-fault": "pci", "kernel-usermode": "user-driver",
