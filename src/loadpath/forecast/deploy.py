@@ -75,7 +75,7 @@ def _needed(engine: str, settings: dict[str, str]) -> int:
 def _cards(names: tuple[str, ...], count: int) -> tuple[Card, ...]:
     if not names:
         raise PlanRefused(
-            "which GPU? --gpu NAME (`loadpath plan --list-gpus` has the names), --gpu here, or --which-gpu"
+            "which GPU? --gpu NAME ('H100 80GB', 'RTX 4090', 24GiB), --gpu here, or --which-gpu for all that do"
         )
     try:
         cards = tuple(card for name in names for card in cards_of(name))
@@ -93,7 +93,7 @@ def _version(text: str) -> tuple[int, ...] | None:
         return None
     numbers = version_numbers(text.removeprefix("b"))  # llama.cpp counts builds: b9000
     if not numbers:
-        raise PlanRefused(f"--engine-version {text}: a version such as 0.19.0, or a build such as b9000, was expected")
+        raise PlanRefused(f"--engine-version {text}: a version such as 0.19.0 was expected (llama.cpp: b9000)")
     return numbers
 
 

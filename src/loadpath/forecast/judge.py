@@ -43,7 +43,11 @@ def uncertainty(plan: Plan) -> int:
 
 
 def _near(plan: Plan, doubt: int) -> bool:
-    """Whether the plan's error could turn the answer round."""
+    """Whether the plan's error could turn the answer round: by what the pool holds beyond one request, or, where the
+    settings size the cache (llama.cpp), by what stays free."""
+    if plan.utilisation is None and plan.gpus_planned:
+        free = min(gpu.budget_bytes - sum(part.bytes for part in gpu.parts) for gpu in plan.gpus_planned)
+        return abs(free) < 2 * doubt
     return plan.request_bytes is not None and abs(plan.kv_bytes - plan.request_bytes) < 2 * doubt
 
 
