@@ -153,8 +153,10 @@ def _outside(shape: ModelShape, split: Split) -> tuple[Tensor, ...]:
             found.append(Tensor("other", "norm", shape.other))
     if last:
         found.append(Tensor("norm", "norm", hidden * shape.norm_vectors))
-        if ways := shape.hyper_connections:
+        ways = shape.hyper_connections
+        if ways and any(isinstance(mixer, CompressedAttention) for mixer in shape.layers[-1].mixers):
             found.append(Tensor("hyper_head", "router", ways, ways * hidden, dtype="float32"))
+            found.append(Tensor("hyper_head.base", "norm", ways + 1, dtype="float32"))
     return tuple(found)
 
 
@@ -223,8 +225,8 @@ def _attention(mixer: Attention, hidden: int, tp: int) -> list[Tensor]:
     if mixer.sinks:
         found.append(Tensor("sinks", "norm", heads))
     if mixer.index_heads:
-        found += [Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, hidden),
-                  Tensor("index_k", "indexer", mixer.index_dim, hidden),
+        found += [Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, hidden, linear=True),
+                  Tensor("index_k", "indexer", mixer.index_dim, hidden, linear=True),
                   Tensor("index_norm", "norm", 2 * mixer.index_dim)]  # fmt: skip
     return found
 
@@ -249,8 +251,8 @@ def _latent(mixer: LatentAttention, hidden: int, tp: int) -> list[Tensor]:
     ]
     if mixer.index_heads and not mixer.index_shared:
         found += [
-            Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, rank or hidden),
-            Tensor("index_k", "indexer", mixer.index_dim, hidden),
+            Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, rank or hidden, linear=True),
+            Tensor("index_k", "indexer", mixer.index_dim, hidden, linear=True),
             Tensor("index_norm", "norm", 2 * mixer.index_dim),
             Tensor("index_weights", "indexer", mixer.index_heads, hidden),
         ]
@@ -274,7 +276,7 @@ def _compressed(mixer: CompressedAttention, hidden: int, tp: int) -> list[Tensor
         found += _compressor(mixer.head_dim, mixer.ratio, hidden, overlap=mixer.index_heads > 0)
     if mixer.index_heads:
         found += _compressor(mixer.index_dim, mixer.ratio, hidden, overlap=True)
-        found += [Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, mixer.q_rank),
+        found += [Tensor("index_q", "indexer", mixer.index_heads * mixer.index_dim, mixer.q_rank, linear=True),
                   Tensor("index_weights", "indexer", mixer.index_heads, hidden)]  # fmt: skip
     return found
 

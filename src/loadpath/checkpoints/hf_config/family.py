@@ -46,6 +46,8 @@ class Family(msgspec.Struct, frozen=True, omit_defaults=True):
     """The embedding is normalised before the first layer."""
     learned_positions: int | None = None
     """Rows of learned positions beyond the longest sequence; None: the model has none."""
+    state_float32: bool = False
+    """Recurrent states are kept in float32 whatever the model's dtype, unless the configuration says otherwise."""
     rope: bool = True
     tied: bool = False
     """Input and output embedding are one, where the configuration does not say."""
@@ -87,7 +89,7 @@ FAMILIES: dict[str, Family] = {
     "granite": _LLAMA,
     "granitemoe": Family(qkv_bias=_B, o_bias=_B),
     "granitemoeshared": Family(qkv_bias=_B, o_bias=_B),
-    "granitemoehybrid": Family(qkv_bias=_B, o_bias=_B, windows="never", linear="mamba2"),
+    "granitemoehybrid": Family(qkv_bias=_B, o_bias=_B, windows="never", state_float32=True, linear="mamba2"),
     "exaone": Family(windows="never"),
     "exaone4": Family(qk_norm="head", windows="pattern"),
     "exaone_moe": Family(qk_norm="head", windows="pattern", router_bias=True),
@@ -109,9 +111,9 @@ FAMILIES: dict[str, Family] = {
     "qwen3_next": Family(
         qk_norm="head", qkv_bias=_B, o_bias=_B, output_gate=True, linear="gdn", shared="gate", windows="never", mtp_layers=1
     ),
-    "qwen3_5_text": Family(qk_norm="head", qkv_bias=_B, o_bias=_B, output_gate=True, linear="gdn", windows="never"),
+    "qwen3_5_text": Family(qk_norm="head", qkv_bias=_B, o_bias=_B, output_gate=True, linear="gdn", windows="never", state_float32=True),
     "qwen3_5_moe_text": Family(
-        qk_norm="head", qkv_bias=_B, o_bias=_B, output_gate=True, linear="gdn", shared="gate", windows="never"
+        qk_norm="head", qkv_bias=_B, o_bias=_B, output_gate=True, linear="gdn", shared="gate", windows="never", state_float32=True
     ),
     # Gemma
     "gemma": Family(qkv_bias=_B, o_bias=_B, tied=True),
@@ -136,7 +138,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _DEEPSEEK,
     "kimi_k2": Family(windows="never", router_bias=True),
-    "kimi_linear": Family(windows="never", router_bias=True, linear="kda"),
+    "kimi_linear": Family(windows="never", state_float32=True, router_bias=True, linear="kda"),
     "minicpm3": Family(windows="never"),
     "mistral4": Family(windows="never"),
     # Windows, chunks, sinks

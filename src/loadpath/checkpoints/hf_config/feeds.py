@@ -67,7 +67,8 @@ def feeds(f: Fields, family: Family, kind: Kind, layer: int, count: int) -> tupl
         return ()
     if kind == "experts" or (kind != "mlp" and has_experts(f, layer, count)):
         return (experts(f, family, layer),)
-    width = dense_width(f, layer)
+    width = f.integer("shared_intermediate_size", default=0) if f.kind == "granitemoehybrid" else 0
+    width = width or dense_width(f, layer)  # Granite without experts keeps the shared block alone
     return (Dense(width, gated=family.gated, bias=switch(f, family.mlp_bias)),) if width else ()
 
 

@@ -82,6 +82,14 @@ class Fields:
                 return Fields(cast("Mapping[str, Any]", value), f"{self.where}, {key}", kind)
         return None
 
+    def of_layer(self, index: int) -> Fields:
+        """This section with what `per_layer_config` overrides for one layer (transformers 5)."""
+        table = self.data.get("per_layer_config")
+        if not isinstance(table, Mapping):
+            return self
+        own = next((value for key, value in table.items() if str(key).isdigit() and int(key) == index), None)
+        return Fields({**self.data, **own}, self.where, self.kind) if isinstance(own, Mapping) else self
+
     def _missing(self, keys: tuple[str, ...], default: int | None) -> int:
         if default is not None:
             return default

@@ -44,7 +44,7 @@ def gemma4(f: Fields) -> ModelShape:
     own = count - f.integer("num_kv_shared_layers", default=0)
     listed = list(kinds.kinds(f, _GEMMA4, count))
     listed[-1] = "full"  # the code insists
-    layers = tuple(_gemma4_layer(f, kind, shared=index >= own) for index, kind in enumerate(listed))
+    layers = tuple(_gemma4_layer(f.of_layer(index), kind, shared=index >= own) for index, kind in enumerate(listed))
     shape = stack.around(f, _GEMMA4, layers, **_per_layer_inputs(f))
     limit, narrow = rope.positions(f), mixers.head_dim(f)
     wide = f.integer("global_head_dim", default=GLOBAL_HEAD_DIM)
@@ -56,7 +56,8 @@ def _gemma4_layer(f: Fields, kind: kinds.Kind, *, shared: bool) -> Layer:
     if kind == "full":
         same = f.flag("attention_k_eq_v")
         kv_heads = f.integer("num_global_key_value_heads", default=attention.kv_heads) if same else attention.kv_heads
-        wide = f.integer("global_head_dim", default=GLOBAL_HEAD_DIM)
+        stated = "per_layer_config" in f.data
+        wide = attention.head_dim if stated else f.integer("global_head_dim", default=GLOBAL_HEAD_DIM)
         attention = msgspec.structs.replace(attention, kv_heads=kv_heads, head_dim=wide, value_is_key=same)
     width = f.integer("intermediate_size") * (2 if shared and f.flag("use_double_wide_mlp") else 1)
     parts: tuple[FeedForward, ...] = (Dense(width),)

@@ -22,7 +22,8 @@ READERS: dict[str, str] = {
     "bart": "seq2seq:bart", "mbart": "seq2seq:bart", "chatglm": "legacy:chatglm", "dbrx": "legacy:dbrx",
     "deepseek_v4": "sparse:deepseek_v4", "falcon": "legacy:falcon", "RefinedWeb": "legacy:falcon",
     "RefinedWebModel": "legacy:falcon", "gemma3n_text": "gemma:gemma3n", "gemma4_text": "gemma:gemma4",
-    "gemma4_unified_text": "gemma:gemma4", "glm5_next_text": "sparse:glm5_next", "lfm2": "convolution:lfm2",
+    "gemma4_unified_text": "gemma:gemma4", "ernie4_5_vl_moe_text": "sparse:ernie4_5_vl",
+    "glm5_next_text": "sparse:glm5_next", "lfm2": "convolution:lfm2",
     "lfm2_moe": "convolution:lfm2", "longcat_flash": "sparse:longcat_flash", "mimo_v2_flash": "sparse:mimo_v2_flash",
     "minimax": "convolution:minimax", "minimax_m1": "convolution:minimax", "minimax_text_01": "convolution:minimax",
     "minimax_m3_vl_text": "sparse:minimax_m3", "mllama_text_model": "seq2seq:mllama", "mt5": "seq2seq:t5",
@@ -42,7 +43,7 @@ ALIASES: dict[str, str] = {
     "glm4v_moe_text": "glm4_moe", "glm_ocr_text": "glm4", "hunyuan": "hunyuan_v1_moe",
     "kimi_k2": "deepseek_v3", "kimi_k25": "deepseek_v3", "deepseek": "deepseek_v2", "dots1": "dots1",
     "internlm": "internlm2", "baichuan_m1": "baichuan", "mistral_large4_text": "mistral4",
-    "NemotronH_Nano_VL_V2": "nemotron_h", "ernie4_5_vl_moe_text": "ernie4_5_moe", "phi4_multimodal": "phi3",
+    "NemotronH_Nano_VL_V2": "nemotron_h", "phi4_multimodal": "phi3",
     "phi4mm": "phi3", "phi3_v": "phi3", "phi3small": "phi3", "minicpm": "llama", "deepseek_vl_v2": "deepseek_v2",
 }  # fmt: skip
 """model_type → the family that reads it alike."""
@@ -56,6 +57,11 @@ ARCHITECTURES: dict[str, str] = {
 """For configurations whose model_type is missing or shared: the class → the family."""
 
 _TIED = "tie_word_embeddings"
+ENCODERS = frozenset({
+    "albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "eurobert", "gte", "modernbert", "mpnet",
+    "nomic_bert", "roberta", "xlm-roberta", "xlm-roberta-xl", "clip", "siglip", "vit", "dinov2", "wav2vec2",
+})  # fmt: skip
+"""Models that read a whole input at once and keep no cache."""
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
@@ -66,6 +72,10 @@ def shape_of(
     `quantisation`: the content of hf_quant_config.json, where the model has one."""
     top = Fields(config, where)
     architecture = str((config.get("architectures") or [""])[0])
+    if top.kind in ENCODERS:
+        raise ModelError(
+            f"{where}: {architecture or top.kind} is an encoder without a KV cache: there is nothing to plan"
+        )
     text = text_section(top)
     shape = read_text(text, architecture)
     stored = config.get("quantization_config") or config.get("compression_config")

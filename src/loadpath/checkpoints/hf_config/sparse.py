@@ -61,7 +61,7 @@ def _compressed(f: Fields, ratio: int) -> CompressedAttention:
 
 def glm5_next(f: Fields) -> ModelShape:
     """Latent attention without positions beside KDA layers, with hyper-connections."""
-    family = Family(windows="never", router_bias=True, linear="kda", rope=False)
+    family = Family(windows="never", router_bias=True, linear="kda", rope=False, state_float32=True)
     shape = stack.decoder(f, family)
     shared = [kind == "shared" for kind in f.items("indexer_types")]
     if any(shared):
@@ -167,3 +167,22 @@ def step3p5(f: Fields) -> ModelShape:
         parts = feeds.feeds(f, family, kind, index, count)
         layers.append(Layer(mixers=(attention,), feeds=parts, other=hidden * own))
     return stack.around(f, family, tuple(layers))
+
+
+def ernie4_5_vl(f: Fields) -> ModelShape:
+    """ERNIE 4.5 VL: experts for text and for images side by side, with shared experts of the text's width."""
+    family = Family(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", windows="never")
+    count = stack.layer_count(f)
+    widths = [int(width) for width in f.items("moe_intermediate_size")]
+    numbers = f.items("moe_num_experts") or [f.integer("moe_num_experts")] * len(widths)
+    active = f.integer("moe_k", default=6)
+    shared = f.integer("moe_num_shared_experts", default=0) * widths[0]
+    mixtures = tuple(
+        Experts(int(number), active, width, shared_width=0 if index else shared, router_bias=True)
+        for index, (number, width) in enumerate(zip(numbers, widths, strict=True))
+    )
+    attention = mixers.attention(f, family, "full")
+    dense = (Dense(f.integer("intermediate_size"), bias=f.flag("use_bias")),)
+    sparse = f.items("mlp_layer_types") or ["sparse" if index else "dense" for index in range(count)]
+    layers = tuple(Layer(mixers=(attention,), feeds=dense if kind == "dense" else mixtures) for kind in sparse[:count])
+    return stack.around(f, family, layers)

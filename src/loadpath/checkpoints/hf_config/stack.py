@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 
 from loadpath.checkpoints.hf_config import feeds, kinds, mixers, rope
 from loadpath.checkpoints.hf_config.family import Family
 from loadpath.checkpoints.hf_config.fields import Fields
-from loadpath.core.shape import Attention, CompressedAttention, Drafter, Dtype, LatentAttention, Layer, ModelShape
+from loadpath.core.shape import (
+    Attention,
+    CompressedAttention,
+    Drafter,
+    Dtype,
+    GatedDelta,
+    LatentAttention,
+    Layer,
+    Mamba,
+    ModelShape,
+)
 
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
 DRAFTED = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
@@ -31,8 +43,14 @@ def layer_count(f: Fields) -> int:
 
 
 def layer(f: Fields, family: Family, kind: kinds.Kind, index: int, count: int) -> Layer:
+    f = f.of_layer(index)
     norms = 1 if family.parallel_key and f.flag(family.parallel_key) else family.norms
-    return Layer(mixers=mixers.mixers(f, family, kind), feeds=feeds.feeds(f, family, kind, index, count), norms=norms)
+    return Layer(
+        mixers=mixers.mixers(f, family, kind),
+        feeds=feeds.feeds(f, family, kind, index, count),
+        norms=norms,
+        other=family.layer_other,
+    )
 
 
 def around(f: Fields, family: Family, stack: tuple[Layer, ...], **changes: object) -> ModelShape:
@@ -55,6 +73,7 @@ def around(f: Fields, family: Family, stack: tuple[Layer, ...], **changes: objec
         norm_vectors=family.norm_vectors,
         lm_head_bias=mixers.switch(f, family.lm_head_bias),
         other=hidden * family.norm_vectors if family.scaled_embedding_norm else 0,
+        state_dtype=state_dtype(f, family, stack),
         drafter=drafter(f, family),
         basis="config",
     )
@@ -75,6 +94,16 @@ def _rotary_width(stack: tuple[Layer, ...]) -> int:
 def drafter(f: Fields, family: Family) -> Drafter | None:
     layers = f.integer(*DRAFTED, default=family.mtp_layers)
     return Drafter(layers, own_embeddings=family.mtp_own_embeddings) if layers else None
+
+
+def state_dtype(f: Fields, family: Family, stack: tuple[Layer, ...]) -> Dtype | None:
+    """The type of recurrent states; None: the model's own, or no such state."""
+    if not any(isinstance(mixer, (GatedDelta, Mamba)) for item in dict.fromkeys(stack) for mixer in item.mixers):
+        return None
+    stated = f.text("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+    if stated in ("float32", "float16", "bfloat16"):
+        return cast("Dtype", stated)
+    return "float32" if family.state_float32 else None
 
 
 def dtype(f: Fields) -> Dtype:

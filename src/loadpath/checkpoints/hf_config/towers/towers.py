@@ -16,6 +16,12 @@ _VISION_KIND = {
     "gemma4": "gemma4_vision",
 }
 _AUDIO_KIND = {"gemma3n": "gemma3n_audio", "gemma4": "gemma4_audio"}
+_KNOWN = frozenset({
+    "gemma3", "shieldgemma2", "gemma4", "paligemma", "mistral3", "llama4", "mllama", "internvl", "internvl_chat",
+    "kimi_k25", "kimi_vl", "idefics3", "smolvlm", "lfm2_vl", "cohere2_vision", "minimax_m3_vl", "step3p7",
+    "llava_next", "llava_next_video", "llava_onevision", "llava", "deepseek_vl", "glm5_next",
+})  # fmt: skip
+"""Models whose projector is known; of others two linear layers are assumed."""
 MOBILENET = 294_126_912
 """Parameters of Gemma 3n's vision encoder (MobileNet-V5-300M); its configuration states no sizes."""
 _SOFT = 128
@@ -47,7 +53,11 @@ def _vision(top: Fields, f: Fields, hidden: int) -> Tower:
         return _guessed(f, hidden)
     encoder = read(f)
     joined, tokens = _projector(top, f, encoder, hidden)
-    return Tower("vision", encoder.parameters + joined, hidden=encoder.hidden, layers=encoder.layers, tokens=tokens)
+    known = encoder.projected or top.kind in _KNOWN
+    return Tower(
+        "vision", encoder.parameters + joined, assumed=not known, hidden=encoder.hidden, layers=encoder.layers,
+        tokens=tokens,
+    )  # fmt: skip
 
 
 def _projector(top: Fields, f: Fields, encoder: Encoder, hidden: int) -> tuple[int, int]:

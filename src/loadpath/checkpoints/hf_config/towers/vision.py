@@ -84,7 +84,7 @@ def _qwen(f: Fields, width: int, one: int, after: int, *, patch_bias: bool) -> E
 
 def glm4v(f: Fields) -> Encoder:
     """GLM-4.1V, 4.5V, 4.6V: a convolution halves the grid, then a gated merger."""
-    width, out, layers, patch = f.integer("hidden_size"), f.integer("out_hidden_size"), f.integer("depth"), f.integer("patch_size")  # fmt: skip
+    width, out, layers, patch = (f.integer(key) for key in ("hidden_size", "out_hidden_size", "depth", "patch_size"))
     bias, merge, inner = f.flag("attention_bias"), _merge(f), f.integer("intermediate_size")
     one = block(width, out, gated=True, qkv_bias=bias, o_bias=bias, mlp_bias=False, norm=1)
     entry = linear(3 * f.integer("temporal_patch_size", default=2) * patch * patch, width) + 2 * width
@@ -94,7 +94,7 @@ def glm4v(f: Fields) -> Encoder:
 
 
 def glm5_next(f: Fields) -> Encoder:
-    width, out, layers, patch = f.integer("hidden_size"), f.integer("out_hidden_size"), f.integer("depth"), f.integer("patch_size")  # fmt: skip
+    width, out, layers, patch = (f.integer(key) for key in ("hidden_size", "out_hidden_size", "depth", "patch_size"))
     merge, bias = _merge(f), f.flag("attention_bias", default=True)
     heads = 2 * (width // f.integer("num_heads"))
     one = block(width, f.integer("intermediate_size"), gated=True, qkv_bias=bias, o_bias=bias, norm=1, extra=heads)
@@ -148,7 +148,8 @@ def moon(f: Fields) -> Encoder:
         f.integer("num_hidden_layers", "vt_num_hidden_layers"),
     )
     patch = f.integer("patch_size", default=14)
-    grid = f.integer("pos_emb_height", "init_pos_emb_height", default=64) * f.integer("pos_emb_width", "init_pos_emb_width", default=64)  # fmt: skip
+    height = f.integer("pos_emb_height", "init_pos_emb_height", default=64)
+    grid = height * f.integer("pos_emb_width", "init_pos_emb_width", default=64)
     found = linear(3 * patch * patch, width) + grid * width + layers * block(width, inner) + 2 * width
     return Encoder(found, width, layers, grid // 4, 4)
 
