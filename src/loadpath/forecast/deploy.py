@@ -73,6 +73,13 @@ def _needed(engine: str, settings: dict[str, str]) -> int:
 
 
 def _cards(names: tuple[str, ...], count: int) -> tuple[Card, ...]:
+    if names == ("here",):
+        from loadpath.forecast.here import cards_here
+
+        seen = cards_here()
+        if count > len(seen):
+            raise PlanRefused(f"--gpu here: {len(seen)} GPUs are here, but {count} are needed")
+        return seen[:count]
     if not names:
         raise PlanRefused(
             "which GPU? --gpu NAME ('H100 80GB', 'RTX 4090', 24GiB), --gpu here, or --which-gpu for all that do"

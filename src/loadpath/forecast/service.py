@@ -54,11 +54,11 @@ def answer(request: Request | None, wants: Wants, progress: Progress | None = No
     if wants.which_gpu:
         from loadpath.forecast.which_gpu import which_gpu
 
-        return _table_alone(which_gpu(_at_length(request, wants.length), wants.concurrency))
+        return _table_alone(*which_gpu(_at_length(request, wants.length), wants.concurrency))
     if wants.sweeps:
         from loadpath.forecast.sweep import sweep
 
-        return _table_alone(sweep(request, wants.sweeps, progress))
+        return _table_alone(*sweep(request, wants.sweeps, progress))
     report = plan(request)
     if wants.solve:
         from loadpath.forecast.solve import solve
@@ -119,8 +119,5 @@ def _with(report: Report, table: Table) -> Report:
     return msgspec.structs.replace(report, tables=(*report.tables, table))
 
 
-def _table_alone(table: Table) -> Report:
-    """A report that is only a table: nothing is judged in it, so it is healthy as far as it goes."""
-    count = len(table.rows)
-    sentence = f"{table.title}: {count:,} row{'s' if count != 1 else ''}." if count else f"{table.title}: none."
-    return Report(Verdict("healthy" if count else "failed", sentence), tables=(table,))
+def _table_alone(table: Table, verdict: Verdict) -> Report:
+    return Report(verdict, tables=(table,))

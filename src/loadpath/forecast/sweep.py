@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from loadpath.core.report import Verdict
 from loadpath.core.table import Cell, Column, Table
 from loadpath.forecast.deploy import deployment, with_settings
 from loadpath.forecast.request import PlanRefused, Request
@@ -49,7 +50,7 @@ def _range(first: float, last: float, times: bool, step: float) -> Iterator[str]
 
 def sweep(
     request: Request, fields: Sequence[tuple[str, tuple[str, ...]]], progress: Callable[[int, int], None] | None = None
-) -> Table:
+) -> tuple[Table, Verdict]:
     """A row for each combination of values; `gpu` and `gpus` are fields too. Raises PlanRefused, naming the point."""
     points = 1
     for _, values in fields:
@@ -69,7 +70,12 @@ def sweep(
             rows.append((*(_number(point[name]) for name in names), *_figures(deployed, settings)))
             if progress and len(rows) % 500 == 0:
                 progress(len(rows), points)
-    return Table("sweep", f"{request.model}: {' x '.join(names)}", (*(Column(n) for n in names), *FIGURES), tuple(rows))
+    fitting = sum(1 for row in rows if row[-1])
+    verdict = Verdict("healthy" if fitting else "failed", f"{fitting:,} of {len(rows):,} settings fit.")
+    table = Table(
+        "sweep", f"{request.model}: {' x '.join(names)}", (*(Column(n) for n in names), *FIGURES), tuple(rows)
+    )
+    return table, verdict
 
 
 def _on(request: Request, chosen: dict[str, str]) -> Request:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from loadpath.core.plan import Plan
+from loadpath.core.report import Verdict
 from loadpath.core.table import Column, Table
 from loadpath.forecast.deploy import deployment
 from loadpath.forecast.request import PlanRefused, Request
@@ -12,13 +13,15 @@ from loadpath.forecast.service import planned
 from loadpath.knowledge.gpus import Gpu, gpus
 
 COUNTS = (1, 2, 4, 8)
+ALONE = ("soc",)
+"""Boards that no second one can be joined to."""
 COLUMNS = (
     Column("GPU"), Column("cards"), Column("memory in all", "bytes"), Column("weights", "bytes"), Column("KV", "tokens"),
     Column("concurrency"), Column("note"),
 )  # fmt: skip
 
 
-def which_gpu(request: Request, concurrency: float = 1.0, most: int = 8) -> Table:
+def which_gpu(request: Request, concurrency: float = 1.0, most: int = 8) -> tuple[Table, Verdict]:
     """The cards on which `concurrency` full-length requests fit, with the least number of them; least memory first."""
     rows = []
     refused = 0
@@ -35,16 +38,22 @@ def which_gpu(request: Request, concurrency: float = 1.0, most: int = 8) -> Tabl
         )
     rows.sort(key=lambda row: (row[1], row[2], -row[4]))
     asked = f"{concurrency:g} full-length request{'s' if concurrency != 1 else ''}"
-    return Table(
+    table = Table(
         "which-gpu", f"Cards on which {request.model} fits with {asked}", COLUMNS, tuple(rows),
         f"{refused} of {len(gpus())} boards in the table do not fit it with up to {most} cards."
         " Sorted by number of cards, then memory: the smallest that does comes first.",
     )  # fmt: skip
+    if not rows:
+        return table, Verdict("failed", f"{request.model} fits on no board of the table with up to {most} cards.")
+    name, count = rows[0][:2]
+    return table, Verdict(
+        "healthy", f"{request.model} fits on {len(rows)} of {len(gpus())} boards; the smallest: {count} x {name}."
+    )
 
 
 def _fewest(request: Request, gpu: Gpu, concurrency: float, most: int) -> tuple[int, Plan] | None:
     """The least count of this card that fits, with its plan; None where none does."""
-    for count in (c for c in COUNTS if c <= most):
+    for count in (c for c in COUNTS if c <= most and (c == 1 or gpu.kind not in ALONE)):
         asked = msgspec.structs.replace(request, gpus=(gpu.names[0],), count=count)
         try:
             made = planned(deployment(asked))

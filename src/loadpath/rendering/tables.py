@@ -47,8 +47,10 @@ def heads(table: Table) -> list[str]:
     return [f"{c.name} ({c.unit})" if c.unit in ("tokens", "tokens/s", "requests") else c.name for c in table.columns]
 
 
-def cells(table: Table) -> list[list[str]]:
-    return [[cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in table.rows]
+def cells(table: Table, most: int | None = None) -> list[list[str]]:
+    """The rows as text: all of them, or the first `most`."""
+    rows = table.rows[:most]
+    return [[cell(value, column) for value, column in zip(row, table.columns, strict=True)] for row in rows]
 
 
 def is_number(column: Column, table: Table) -> bool:

@@ -28,6 +28,7 @@ SEVERITY_STYLES = {"error": "red", "warning": "yellow", "info": "cyan"}
 STEP_STYLES = {"done": "green", "failed": "bold red", "stalled": "yellow", "running": "blue"}
 MOST_EVIDENCE_CHARS = 600
 MOST_NOTED = 6
+MOST_ROWS = 60
 MOST_LINE = 200
 """Characters of a predicted line; engines dump all their settings in one."""
 
@@ -235,7 +236,7 @@ def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
 def _figures(table: Figures) -> list[RenderableType]:
     """A table of figures: numbers to the right, wide text wraps in the last column."""
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
-    rows = tables.cells(table)
+    rows = tables.cells(table, MOST_ROWS)
     for at, (head, column) in enumerate(zip(tables.heads(table), table.columns, strict=True)):
         number = tables.is_number(column, table)
         widest = max((len(row[at]) for row in rows), default=1) if number else None  # heads wrap, figures never
@@ -243,6 +244,8 @@ def _figures(table: Figures) -> list[RenderableType]:
     for row in rows:
         shown.add_row(*row)
     made: list[RenderableType] = [_heading(table.title), _in(shown)]
+    if (more := len(table.rows) - len(rows)) > 0:
+        made.append(_in(Text(f"and {more:,} more rows (--csv and --json have all)", style="dim")))
     return [*made, _in(Text(table.note, style="dim"))] if table.note else made
 
 
