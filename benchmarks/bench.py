@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import gpu_library
 import serving_log
 
 LOADPATH = Path(sys.executable).with_name("loadpath")
 GOAL_SPEED, GOAL_SHARE = 300, 1 / 3  # MB/s, or this share of grep's speed
 GOAL_MEMORY = 200  # MiB
 GOAL_VERSION, GOAL_READ = 80, 250  # ms
+GOAL_KERNELS = 2  # s, for a library of 1 GB
 STARTS = 9  # cold starts of which the median counts
 
 
@@ -94,6 +96,7 @@ def main() -> None:
     try:
         throughput(folder, size, environment)
         starts(folder, environment)
+        compiled_kernels(folder, environment)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -137,6 +140,24 @@ def starts(folder: Path, environment: dict[str, str]) -> None:
         f"  loadpath --version      {version:8.0f} ms     goal below {GOAL_VERSION} ms: {verdict(version < GOAL_VERSION)}"
     )
     print(f"  read of 300 lines       {read:8.0f} ms     goal below {GOAL_READ} ms: {verdict(read < GOAL_READ)}")
+
+
+def compiled_kernels(folder: Path, environment: dict[str, str]) -> None:
+    """Listing the architectures in a library of 1 GiB; in a real one too, beside cuobjdump, where
+    `LOADPATH_BENCH_LIBRARY` names one."""
+    library = folder / "libkernels.so"
+    gpu_library.write(library)
+    real = os.environ.get("LOADPATH_BENCH_LIBRARY")
+    print("architectures in a library with GPU code")
+    for path in (str(library), *([real] if real else [])):
+        listed = [sys.executable, gpu_library.__file__, path]
+        cost(listed, environment)
+        ours = cost(listed, environment)
+        print(f"  {Path(path).name:24} {Path(path).stat().st_size / 1e6:8,.0f} MB in {ours.seconds:.2f} s, peak "
+              f"{ours.peak_mib:.0f} MiB; goal below {GOAL_KERNELS} s: {verdict(ours.seconds < GOAL_KERNELS)}")  # fmt: skip
+    if real and (tool := shutil.which("cuobjdump")):
+        theirs = cost([tool, "-all", "--list-elf", "--list-ptx", real], environment)
+        print(f"  cuobjdump --list-elf --list-ptx {theirs.seconds:.2f} s, peak {theirs.peak_mib:.0f} MiB")
 
 
 if __name__ == "__main__":
