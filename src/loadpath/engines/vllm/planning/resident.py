@@ -12,6 +12,7 @@ from loadpath.engines.vllm.planning.keeping import keeping
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.per_shape import per_shape
+from loadpath.planning.stored_weights import checkpoint_weights
 from loadpath.planning.tensors import Split, tensors
 from loadpath.planning.weights import Keeping, Weights, weights
 
@@ -44,7 +45,10 @@ def resident(deployment: Deployment, o: Options, stage: int, card: Card) -> Resi
     last = stage == o.pipeline_parallel - 1
     own_drafter = last and "mtp" in o.speculation.method and shape.drafter is not None and deployment.drafter is None
     kept = keeping(shape, card.capability, o.version)
-    found = _weights(shape, split, kept, _dtype(deployment.settings), own_drafter)
+    dtype = _dtype(deployment.settings)
+    found = _weights(shape, split, kept, dtype, own_drafter)
+    if deployment.checkpoint is not None and shape is deployment.shape:
+        found = checkpoint_weights(shape, deployment.checkpoint, split, kept, dtype, own_drafter)
     total, notes = found.bytes, found.notes
     if deployment.drafter is not None and last and o.speculation.method:
         kept = keeping(deployment.drafter, card.capability, o.version)
@@ -82,9 +86,9 @@ def _dtype(settings: dict[str, Any]) -> str:
 
 @per_shape
 def _adapted(shape: ModelShape, split: Split) -> int:
-    """Inputs and outputs of every linear layer that adapters may target, added up."""
+    """Inputs (of each merged projection) and outputs of every linear layer that adapters may target, added up."""
     return sum(
-        (tensor.rows + tensor.cols) * tensor.stack * group.times
+        (tensor.rows + tensor.parts * tensor.cols) * tensor.stack * group.times
         for group in tensors(shape, split)
         for tensor in group.tensors
         if tensor.linear and tensor.role in ("attention", "mlp", "shared-experts")
