@@ -25,12 +25,18 @@ GENERAL_ASSUMPTIONS = len(_ALWAYS)
 class Cache(msgspec.Struct, frozen=True, kw_only=True):
     """The cache of layers that keep it alike: bytes per token of context, and FLOP per pair of a query and a cached token.
 
-    `window`: most tokens that are read (sliding or chunked attention), 0: all.
+    `window`: most tokens that are read (sliding, chunked or sparse attention), 0: all. `prefill_flops_per_pair`: where a
+    prompt is worked on in another way than a single token (latent attention), 0: alike.
     """
 
     bytes_per_token: float
     flops_per_pair: float = 0.0
+    prefill_flops_per_pair: float = 0.0
     window: int = 0
+
+    @property
+    def prefill(self) -> float:
+        return self.prefill_flops_per_pair or self.flops_per_pair
 
     def tokens(self, context: float) -> float:
         """Cached tokens that a query at `context` reads."""
@@ -164,7 +170,7 @@ def prefill(load: Load, cards: Cards, tokens: int, cached: int = 0, chunk: int =
     """
     new = max(1, tokens - cached)
     chunks = -(-new // chunk) if chunk else 1
-    pairs = sum(cache.flops_per_pair * cache.pairs(new, cached) for cache in load.caches)
+    pairs = sum(cache.prefill * cache.pairs(new, cached) for cache in load.caches)
     staged = _stages(cards.pipeline_parallel, chunks if chunk else 0)
     compute = staged * _compute_seconds(load, cards, new, 1, pairs)
     share = experts_read(load, min(new, chunk or new)) if load.experts else None

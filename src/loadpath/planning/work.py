@@ -21,8 +21,8 @@ from loadpath.planning.tensors import WHOLE, Split, tensors
 from loadpath.planning.weights import AS_STORED, weights
 
 _NOT_READ = frozenset({"embedding", "vision", "audio", "position", "experts"})
-REDUCES_PER_LAYER = 2
-"""After the token mixer's output projection and after the feed-forward part."""
+SPARSE_TOKENS = 2048
+"""Tokens that sparse latent attention picks for a query (index_topk of DeepSeek-V3.2; a shape does not hold it)."""
 
 
 def load_of(shape: ModelShape, kv_element_bytes: float = 2.0) -> Load:
@@ -42,7 +42,7 @@ def load_of(shape: ModelShape, kv_element_bytes: float = 2.0) -> Load:
         head_flops=2 * head,
         caches=_caches(shape, kv_element_bytes),
         state_bytes=sum(_state(mixer, shape) for layer in shape.layers for mixer in layer.mixers),
-        all_reduces=REDUCES_PER_LAYER * len(shape.layers),
+        all_reduces=sum(bool(layer.mixers) + bool(layer.feeds) for layer in shape.layers),
         all_reduce_bytes_per_token=shape.hidden * 2,
     )
 
@@ -66,30 +66,48 @@ def products(shape: ModelShape, tensor_parallel: int) -> tuple[Matmul, ...]:
 
 def _caches(shape: ModelShape, element: float) -> tuple[Cache, ...]:
     """Layers that keep their cache alike, added up."""
-    alike: dict[int, tuple[float, float]] = {}
+    alike: dict[int, Cache] = {}
     for layer in shape.layers:
-        for window, size, flops in _layer_caches(layer, element):
-            have = alike.get(window, (0.0, 0.0))
-            alike[window] = (have[0] + size, have[1] + flops)
-    return tuple(Cache(bytes_per_token=s, flops_per_pair=f, window=w) for w, (s, f) in sorted(alike.items()))
+        for one in _layer_caches(layer, element):
+            have = alike.get(one.window, Cache(bytes_per_token=0.0, window=one.window))
+            alike[one.window] = Cache(
+                bytes_per_token=have.bytes_per_token + one.bytes_per_token,
+                flops_per_pair=have.flops_per_pair + one.flops_per_pair,
+                prefill_flops_per_pair=have.prefill + one.prefill,
+                window=one.window,
+            )
+    return tuple(alike[window] for window in sorted(alike))
 
 
-def _layer_caches(layer: Layer, element: float) -> list[tuple[int, float, float]]:
-    """(window, bytes per token, FLOP per pair of query and cached token) of each cache of a layer."""
-    found: list[tuple[int, float, float]] = []
+def _layer_caches(layer: Layer, element: float) -> list[Cache]:
+    """Each cache of a layer. Where a kernel may read less (sparse picks), the least: the bounds must stay bounds."""
+    found: list[Cache] = []
     for mixer in layer.mixers:
         if isinstance(mixer, Attention) and not mixer.cross:
             wide = mixer.head_dim + mixer.value_dim
-            found.append((mixer.window or mixer.chunk, mixer.kv_heads * wide * element, 2 * mixer.heads * wide))
+            size = 0.0 if mixer.reuses_cache else mixer.kv_heads * wide * element
+            window = mixer.window or mixer.chunk
+            found.append(Cache(bytes_per_token=size, flops_per_pair=2 * mixer.heads * wide, window=window))
         elif isinstance(mixer, LatentAttention):
-            latent = mixer.kv_rank + mixer.rope_dim
-            found.append((0, latent * element, 2 * mixer.heads * (latent + mixer.kv_rank)))
+            found.append(_latent_cache(mixer, element))
         elif isinstance(mixer, CompressedAttention):
-            found.append((mixer.window, mixer.head_dim * element, 4 * mixer.heads * mixer.head_dim))
-            if mixer.ratio:
-                flops = 4 * mixer.heads * mixer.head_dim / mixer.ratio
-                found.append((0, mixer.head_dim * element / mixer.ratio, flops))
+            flops = 4 * mixer.heads * mixer.head_dim
+            size = mixer.head_dim * element
+            found.append(Cache(bytes_per_token=size, flops_per_pair=flops, window=mixer.window))
+            if mixer.ratio and not mixer.index_heads:
+                found.append(Cache(bytes_per_token=size / mixer.ratio, flops_per_pair=flops / mixer.ratio))
     return found
+
+
+def _latent_cache(mixer: LatentAttention, element: float) -> Cache:
+    """Decode works on the latent itself; prefill on the heads that are made of it, which is less work for long prompts."""
+    latent = mixer.kv_rank + mixer.rope_dim
+    return Cache(
+        bytes_per_token=latent * element,
+        flops_per_pair=2 * mixer.heads * (latent + mixer.kv_rank),
+        prefill_flops_per_pair=2 * mixer.heads * (mixer.nope_dim + mixer.rope_dim + mixer.v_dim),
+        window=SPARSE_TOKENS if mixer.index_heads else 0,
+    )
 
 
 def _state(mixer: Mixer, shape: ModelShape) -> float:
