@@ -34,7 +34,9 @@ accuracy: $(READY)
 	@if [ ! -d $(SHARED)/corpus ]; then echo "accuracy: skipped, $(SHARED)/corpus is not here"; exit 0; fi; \
 	$(PYTHON) $(SHARED)/tools/score_incidents.py --cases $(SHARED)/corpus/incidents.jsonl --keys $(SHARED)/corpus/keys.jsonl \
 		--command '$(BIN)/loadpath read --json -' --jobs 2 $(ACCURACY); \
-	$(BIN)/python accuracy/whole.py --folder $(SHARED)/corpus/whole
+	$(BIN)/python accuracy/whole.py --folder $(SHARED)/corpus/whole; \
+	$(PYTHON) $(SHARED)/tools/score_planner.py --facts $(SHARED)/corpus/memory-facts.jsonl \
+		--command '$(BIN)/loadpath plan' --jobs 2 $(PLANNER)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
