@@ -81,7 +81,7 @@ class Tree:
     def gpu(self, index: int, *, bound: str | None = "nvidia", resource: str = "") -> None:
         """An H100 in slot index + 1 with its device file."""
         here = f"/sys/bus/pci/devices/0000:{index + 1:02x}:00.0"
-        window = "0x000000{:x}00000000 0x000000{:x}ffffffff 0x000000000014220c".format(2 + index, 2 + index)
+        window = f"0x000000{2 + index:x}00000000 0x000000{2 + index:x}ffffffff 0x000000000014220c"
         for name, text in (
             ("vendor", "0x10de"), ("device", "0x2330"), ("class", "0x030200"), ("revision", "0xa1"), ("config", b"\xde\x10\x30\x23"),
             ("max_link_speed", "32.0 GT/s PCIe"), ("current_link_speed", "32.0 GT/s PCIe"), ("max_link_width", "16"),

@@ -12,6 +12,7 @@ from loadpath.core.facts.errors import Symptom
 from loadpath.core.guard import guarded
 from loadpath.core.report import Finding, Report, Skipped, StepReport
 from loadpath.core.vocabulary import STACK
+from loadpath.diagnosis import whereabouts
 from loadpath.diagnosis.context import temper
 from loadpath.diagnosis.correlation import explain
 from loadpath.diagnosis.ladder import ladder, time_spent
@@ -40,7 +41,7 @@ def diagnose(case: Case) -> Report:
         layers=checked,
         holds=holds(case),
         skipped=tuple(skipped),
-        notes=(*_history(case, before), *_time(made, steps)),
+        notes=(*whereabouts.notes(case), *_history(case, before), *_time(made, steps)),
     )
 
 

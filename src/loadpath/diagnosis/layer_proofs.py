@@ -1,11 +1,11 @@
-"""What proves layers 1 to 4 of a checked machine, and the host's whereabouts; what would show them where it was not seen."""
+"""What proves layers 1 to 4 of a checked machine, and what would show them where they were not seen."""
 
 from __future__ import annotations
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.gpu import BoardInformation, DeviceNode, DriverVersions, GpuState, LinkState, PciDevice
-from loadpath.core.facts.machine import CudaCalled, DeviceAccess, KernelModules, PciBus, ProbeRan, Whereabouts
+from loadpath.core.facts.machine import CudaCalled, DeviceAccess, KernelModules, PciBus, ProbeRan
 from loadpath.core.layers import Layer
 from loadpath.core.units import show_bytes
 from loadpath.diagnosis.gpu_words import say
@@ -62,7 +62,7 @@ def kernel_module(case: Case) -> Proof | None:
         else ", uvm not loaded yet"
     )
     log = ran(case, "kernel-log")
-    quiet = "; kernel log not readable by this user" if log is not None and log.outcome != "ok" else ""
+    quiet = "; the kernel log may not be read by this user" if log is not None and log.outcome == "denied" else ""
     fact: Fact | None = proc or modules
     return Proof(f"nvidia {version} is loaded{flavour}{uvm}{quiet}", (fact,) if fact else ())
 
@@ -126,24 +126,9 @@ def user_driver_missing(case: Case) -> str:
     return "no driver library answered: nvidia-smi; ldconfig -p | grep -E 'libcuda|libnvidia-ml'"
 
 
-def host(case: Case) -> Proof | None:
-    where = case.last(Whereabouts)
-    if where is None:
-        return None
-    place = f"inside a container ({where.container[0]})" if where.container else "on the host"
-    place = f"inside a pod ({where.container[0] if where.container else 'Kubernetes'})" if where.pod else place
-    machine = ", a virtual machine" if where.virtual_machine else ""
-    return Proof(f"ran {place}{machine} as {where.user or 'an unknown user'}, kernel {where.kernel}", (where,))
-
-
-def host_missing(case: Case) -> str:
-    return "where loadpath ran is not in these samples"
-
-
 PROOFS: dict[Layer, Seen] = {
     "pci": Seen(pci, pci_missing),
     "kernel-module": Seen(kernel_module, kernel_module_missing),
     "device-nodes": Seen(device_nodes, device_nodes_missing),
     "user-driver": Seen(user_driver, user_driver_missing),
-    "host": Seen(host, host_missing),
 }
