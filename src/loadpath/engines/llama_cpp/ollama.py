@@ -28,12 +28,14 @@ from loadpath.core.facts.placement import (
     LayersOffloaded,
     OffloadPlan,
 )
+from loadpath.core.plan import Plan
 from loadpath.core.text import Capture, Line
 from loadpath.core.units import parse_size
 from loadpath.engines.line_table import Row, Seen, read_table, thinned
 from loadpath.engines.llama_cpp.loading import LOADING
 from loadpath.engines.llama_cpp.passes import settled
 from loadpath.engines.llama_cpp.refusals import read_refusals
+from loadpath.planning.deployment import Deployment
 
 ENGINE = "ollama"
 _FLAGS = {
@@ -60,6 +62,13 @@ def starts_run(line: Line) -> bool:
 def read(capture: Capture) -> Iterator[Fact]:
     rows = (*OLLAMA, *(row for row in LOADING if row.literal not in ("build", "llama_server: initializing")))
     yield from thinned(settled([*read_table(capture, rows), *read_refusals(capture)]))
+
+
+def plan(deployment: Deployment) -> Plan:
+    """The memory of a model as Ollama loads it, planned (imported only here: reading a log does not need it)."""
+    from loadpath.engines.llama_cpp.planning.ollama import plan as planned
+
+    return planned(deployment)
 
 
 _PAIR = re.compile(r'(?:"(?P<quoted>[^"]+)"|(?P<name>[\w.]+))=(?P<value>"(?:[^"\\]|\\.)*"|\S*)')

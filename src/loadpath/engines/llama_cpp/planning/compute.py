@@ -77,6 +77,8 @@ class Graph(msgspec.Struct, frozen=True):
     flash: bool
     build: int
     copies: int = 1
+    on_gpu: bool = False
+    """A GPU gets a copy of the mask, which is gone when the logits are made; the host's own mask stays."""
 
 
 def device_bytes(wide: Widths, graph: Graph) -> int:
@@ -91,8 +93,9 @@ def device_bytes(wide: Widths, graph: Graph) -> int:
     logits = wide.vocab * graph.outputs + wide.hidden * graph.ubatch
     # Flash attention of plain heads never needs more than the feed-forward part.
     inner = wide.feed if graph.flash and wide.simple and wide.feed else max(wide.feed, attention)
-    peak = max(inner * graph.ubatch, logits)
-    return 4 * peak + graph.copies * mask
+    if graph.on_gpu and graph.copies == 1:
+        return max(4 * inner * graph.ubatch + mask, 4 * logits)
+    return 4 * max(inner * graph.ubatch, logits) + graph.copies * mask
 
 
 def host_bytes(wide: Widths, graph: Graph) -> int:

@@ -50,7 +50,7 @@ def _lines(start: Start) -> Iterator[str]:
         yield "cmn  common_param: common_params_print_info: verbosity = 4 (adjust with the `-lv N` CLI arg)"
     yield from _devices(start)
     yield f"srv    load_model: loading model '{start.model}'"
-    if o.fit and start.cards:
+    if o.fit and o.build >= builds.FIT and start.cards:
         yield from _fit(start)
     for index, (name, _, _, free) in enumerate(start.cards):
         yield f"llama_model_load_from_file_impl: using device CUDA{index} ({name}) - {free // MIB} MiB free"

@@ -12,7 +12,7 @@ from itertools import accumulate
 import msgspec
 
 from loadpath.core.units import MIB
-from loadpath.engines.llama_cpp.planning import compute
+from loadpath.engines.llama_cpp.planning import builds, compute
 from loadpath.engines.llama_cpp.planning.kv import Caches, Rows, caches
 from loadpath.engines.llama_cpp.planning.options import CELLS, Options
 from loadpath.engines.llama_cpp.planning.sizes import Sizes
@@ -106,14 +106,18 @@ def load(machine: Machine, placement: Placement, context: int) -> Load:
     gpus: list[Use] = []
     for device in range(len(placement.bounds) - 1):
         low, high = placement.bounds[device], placement.bounds[device + 1]
-        last = min(high, s.layers)
-        away = _overlap((low, last), placement.experts)
+        first, last = min(low, s.layers), min(high, s.layers)
+        away = _overlap((first, last), placement.experts)
         weights = (
-            s.dense[last] - s.dense[low] + s.experts[last] - s.experts[low] - (s.experts[away[1]] - s.experts[away[0]])
+            s.dense[last]
+            - s.dense[first]
+            + s.experts[last]
+            - s.experts[first]
+            - (s.experts[away[1]] - s.experts[away[0]])
         )
         weights += s.output if high > s.layers >= low else 0
         weights += pinned.get(f"CUDA{device}", 0)
-        rows = (cache[last] - cache[low], state[last] - state[low]) if o.cache_on_gpu and high > low else (0, 0)
+        rows = (cache[last] - cache[first], state[last] - state[first]) if o.cache_on_gpu and high > low else (0, 0)
         extra = _copied(machine, placement) if device == 0 else 0
         busy = high > low or device == 0
         gpus.append(Use(weights, *rows, compute_bytes + extra if busy else 0))
@@ -129,7 +133,7 @@ def _graph(machine: Machine, kept: Caches, placement: Placement) -> compute.Grap
     return compute.Graph(
         ubatch=o.ubatch, context=cells if kept.full[1] else 0, window=kept.window[0] if kept.window else 0,
         outputs=compute.outputs(o.build, o.ubatch, o.slots), flash=o.flash, build=o.build,
-        copies=compute.COPIES if used > 1 and whole and o.split_mode == "layer" else 1,
+        copies=compute.COPIES if used > 1 and whole and o.split_mode == "layer" else 1, on_gpu=bool(machine.free),
     )  # fmt: skip
 
 
@@ -213,7 +217,7 @@ def _shortened(machine: Machine, first: Load) -> Load:
 def _filled(machine: Machine, context: int) -> Load:
     """As many layers as fit: whole ones; of a mixture first all layers without their experts, then experts from the front."""
     total = machine.sizes.layers + 1
-    if machine.sizes.experts[-1]:
+    if _parted(machine):
         away = Placement(by_count(machine, total).bounds, (0, machine.sizes.layers))
         if _fits(machine, load(machine, away, context)):
             return _with_experts(machine, away, context)
@@ -225,10 +229,15 @@ def _filled(machine: Machine, context: int) -> Load:
     return load(machine, _balanced(machine, low), context)
 
 
+def _parted(machine: Machine) -> bool:
+    """Experts may stay on the host while the rest of their layer is on a GPU (Ollama's own placing moves whole layers)."""
+    return bool(machine.sizes.experts[-1]) and machine.options.build >= builds.FIT
+
+
 def _balanced(machine: Machine, layers: int) -> Placement:
     """Layers divided by the memory above the margin; of a mixture without their experts."""
     plain = by_count(machine, layers)
-    if not machine.sizes.experts[-1]:
+    if not _parted(machine):
         return plain
     return Placement(plain.bounds, (0, machine.sizes.layers))
 

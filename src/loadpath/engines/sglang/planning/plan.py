@@ -38,7 +38,6 @@ class _Sums(msgspec.Struct, frozen=True):
     weights: Resident
     before: int
     room: int
-    activations: int
     graphs: int
     draft_counted: bool
 
@@ -80,11 +79,9 @@ def _sums(deployment: Deployment, o: Options) -> _Sums:
     counted = o.version >= DRAFT_COUNTED_SINCE
     after = before - weights.bytes - (weights.draft if counted else 0)
     room = static_pool_bytes(before, after, o.fraction) - reserved
-    chunk = o.chunk if o.chunk > 0 else o.max_prefill_tokens
     return _Sums(
         card=card, weights=weights, before=before,
         room=room if deployment.available_kv_bytes is None else deployment.available_kv_bytes,
-        activations=round(max(chunk, 2048) * ACTIVATION_BYTES),
         graphs=round(o.graph_batch * GRAPH_BYTES + o.prefill_graphs * PREFILL_GRAPH_BYTES), draft_counted=counted,
     )  # fmt: skip
 
@@ -128,7 +125,7 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
     return Plan(
         model=shape.id, engine="sglang", engine_version=".".join(map(str, o.version)), gpu=sums.card.name,
         gpus=len(deployment.cards), fits=not error and pool.tokens >= o.context,
-        weights_bytes=sums.weights.bytes, activation_peak_bytes=sums.activations,
+        weights_bytes=sums.weights.bytes, activation_peak_bytes=max(0, min(_allowance(o), after_pools - sums.graphs)),
         non_torch_bytes=sums.card.total_bytes - sums.before, graph_bytes=sums.graphs,
         kv_bytes=pool.cache_bytes or max(0, sums.room if not error else 0), kv_tokens=pool.tokens,
         max_concurrency=round(concurrency, 2), max_model_len=o.context, total_bytes=sums.card.total_bytes,
@@ -136,13 +133,19 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
         kv_bytes_per_token=size.full if not size.window and not size.state else None,
         kv_blocks=pool.tokens // o.page, kv_block_tokens=o.page,
         request_bytes=round(o.context * size.full + window + size.state * o.slots_per_request),
-        longest_context=pool.tokens, gpus_planned=_gpus(deployment, o, sums, pool),
+        longest_context=pool.tokens, gpus_planned=_gpus(deployment, o, sums, pool, after_pools - sums.graphs),
         identity=None, lines=lines(start), notes=tuple(_notes(deployment, o, sums, size, pool, after_pools, error)),
         settings=_settings(o),
     )  # fmt: skip
 
 
-def _parts(o: Options, sums: _Sums, pool: Pools) -> Iterator[PlanPart]:
+def _allowance(o: Options) -> int:
+    """What SGLang's own rule sets aside for the activations of a prefill chunk."""
+    return round(max(o.chunk if o.chunk > 0 else o.max_prefill_tokens, 2048) * ACTIVATION_BYTES)
+
+
+def _parts(o: Options, sums: _Sums, pool: Pools, after: int) -> Iterator[PlanPart]:
+    """`after`: bytes that are free once everything else is there."""
     ranks = "many" if o.tp * o.pp > 1 else "one"
     given = sums.card.free_bytes is not None
     yield PlanPart(
@@ -157,15 +160,19 @@ def _parts(o: Options, sums: _Sums, pool: Pools) -> Iterator[PlanPart]:
     if pool.table_bytes:
         yield PlanPart("request table", pool.table_bytes, "exact", note="outside the static share")
     yield PlanPart("CUDA graphs", sums.graphs, "assumed", note="SGLang's own allowance")
-    yield PlanPart("activations", sums.activations, "assumed", note="SGLang's own allowance: it does not measure them")
+    allowed = show_bytes(_allowance(o))
+    yield PlanPart(
+        "left for activations", max(0, after), "assumed",
+        note=f"SGLang does not measure them; its own rule allows {allowed} for a prefill chunk",
+    )  # fmt: skip
     yield PlanPart(
         "context and communicators", sums.card.total_bytes - sums.before, "modelled", CONTEXT_ERROR[ranks],
         note="others' memory included" if given else "",
     )  # fmt: skip
 
 
-def _gpus(deployment: Deployment, o: Options, sums: _Sums, pool: Pools) -> tuple[GpuPlan, ...]:
-    parts = tuple(_parts(o, sums, pool))
+def _gpus(deployment: Deployment, o: Options, sums: _Sums, pool: Pools, after: int) -> tuple[GpuPlan, ...]:
+    parts = tuple(_parts(o, sums, pool, after))
     return tuple(
         GpuPlan(i, card.name, card.total_bytes, round(free_before(card, o.tp * o.pp) * o.fraction), parts)
         for i, card in enumerate(deployment.cards)
