@@ -92,7 +92,7 @@ def gather_running(machine: Machine) -> Iterator[Sample]:
         lines, name="engines-running", kind="engines-seen", command="ps -eo pid,ppid,etimes,stat,args; ss -ltnp"
     )
     if len(found) == 1:  # with several, nobody could tell whose flags these are
-        line = " ".join(_quoted(word) for word in _masked(found[0].head.argv))
+        line = " ".join(_quoted(word) for word in _typed(found[0]))
         yield machine.told([line], name="engine-command", kind="text", command=f"cat /proc/{found[0].head.pid}/cmdline")
     for one in found:
         yield machine.cat(f"/proc/{one.head.pid}/limits", name=f"engine-{one.head.pid}-limits", kind="text")
@@ -157,6 +157,15 @@ def _masked(argv: tuple[str, ...]) -> list[str]:
             words.append(f"{name}=***")
         else:
             words.append("***" if hidden else mask(word))
+    return words
+
+
+def _typed(one: Running) -> list[str]:
+    """The command line as a person types it: a script that Python runs is a command of its own name."""
+    words = _masked(one.head.argv)
+    script = words[1].rpartition("/")[2] if len(words) > 1 else ""
+    if re.search(r"(?:^|/)python[\d.]*$", words[0]) and script in one.signs.programs:
+        return [script, *words[2:]]
     return words
 
 
