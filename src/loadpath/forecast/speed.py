@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from loadpath.core.plan import Plan
@@ -19,6 +21,8 @@ COLUMNS = (
     Column("one request at most", "tokens/s"), Column("at full power (J/token)"), Column("bound by"),
 )  # fmt: skip
 MOST_CONCURRENCY = 1024
+MIG_SEVENTHS = 7
+"""A board is cut into seven compute slices; a 3g slice of an H100 has 60 of 132 SMs, a little more than three."""
 _TP = ("tensor-parallel-size", "tp-size", "tp", "num-shard")
 _GGML = frozenset({"llama.cpp", "ollama"})
 _PP = ("pipeline-parallel-size", "pp-size")
@@ -35,10 +39,11 @@ def speed(plan: Plan, deployed: Deployment) -> tuple[Bounds, Table] | None:
     if peak.flops_per_s is None:
         return None
     made_of = blended(tuple(matmul_rate(m, peak, wide=attention) for m in products(shape, tp)))
+    part = _part(deployed.cards[0].name, (deployed.cards[0].bandwidth_bytes_per_s or 0.0) / gpu.bandwidth_gbs / 1e9)
     cards = Cards(
         bandwidth_bytes_per_s=deployed.cards[0].bandwidth_bytes_per_s or gpu.bandwidth_gbs * 1e9,
-        flops_per_s=made_of or peak.flops_per_s,
-        attention_flops_per_s=attention.flops_per_s or 0.0,
+        flops_per_s=part * (made_of or peak.flops_per_s),
+        attention_flops_per_s=part * (attention.flops_per_s or 0.0),
         tensor_parallel=tp,
         pipeline_parallel=len(deployed.cards) if deployed.engine in _GGML and tp == 1 else pp,
         cache_ways=cache_ways(shape, tp),
@@ -53,6 +58,12 @@ def speed(plan: Plan, deployed: Deployment) -> tuple[Bounds, Table] | None:
         most_concurrency=most,
     )
     return found, _table(found, plan, peak, gpu, len(deployed.cards))
+
+
+def _part(name: str, bandwidth_part: float) -> float:
+    """The part of a board's rate that a MIG slice can have at most: its sevenths, or what it has of the bandwidth."""
+    slices = re.search(r" MIG (\d)g\.", name)
+    return max(int(slices[1]) / MIG_SEVENTHS, bandwidth_part) if slices else 1.0
 
 
 def with_speed(plan: Plan, found: Bounds) -> Plan:
