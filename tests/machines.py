@@ -67,7 +67,7 @@ class Tree:
 
     def driver(self, version: str = DRIVER, kernel: str = KERNEL) -> None:
         """The loaded kernel module, and its file for one kernel."""
-        self.file("/proc/modules", "nvidia_uvm 1 0 - Live 0x0\nnvidia 9 1 nvidia_uvm, Live 0x0\n")
+        self.file("/proc/modules", "nvidia_uvm 4943872 0 - Live 0x0\nnvidia 14376960 9 nvidia_uvm, Live 0x0\n")
         self.file("/sys/module/nvidia/version", version)
         self.file(
             "/proc/driver/nvidia/version",

@@ -27,7 +27,7 @@ def cache_entries(data: bytes) -> Iterator[tuple[str, str]]:
             flags, key, value, _, _ = _ENTRY.unpack_from(data, table + i * _ENTRY.size)
             if flags & 0xFF00 in _64BIT:
                 yield _string(data, start + key), _string(data, start + value)
-    except (struct.error, IndexError):
+    except (struct.error, ValueError):
         return
 
 

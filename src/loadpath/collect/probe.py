@@ -25,6 +25,8 @@ Runner = Callable[[Sequence[str], float, Mapping[str, str]], Ran]
 MOST_READ = 32 << 20
 """Bytes of one file that are read."""
 COMMANDS = "loadpath-commands"
+DEEPEST = 20
+"""Links that are followed for one path."""
 
 
 class Machine:
@@ -52,11 +54,17 @@ class Machine:
         return Path(path) if self.live else self._inside(path)
 
     def _inside(self, path: str, depth: int = 0) -> Path:
+        """`path` below the root, its links followed by hand so that none leads out."""
         here = self.root
         parts = [part for part in path.split("/") if part not in ("", ".")]
         for position, part in enumerate(parts):
-            here = here.parent if part == ".." and here != self.root else here / part
-            if depth < 20 and here.is_symlink():
+            if part == "..":
+                here = here.parent if here != self.root else here
+                continue
+            here = here / part
+            if here.is_symlink():
+                if depth >= DEEPEST:
+                    return self.root / "too-many-links"
                 target = str(here.readlink())
                 base = target if target.startswith("/") else f"/{here.parent.relative_to(self.root)}/{target}"
                 return self._inside("/".join((base, *parts[position + 1 :])), depth + 1)
