@@ -23,6 +23,7 @@ from loadpath.engines.sglang.planning.fraction import (
 )
 from loadpath.engines.sglang.planning.options import options
 from loadpath.engines.sglang.planning.pools import pools
+from loadpath.knowledge.models import model
 from loadpath.planning.deployment import Card, Deployment, Version
 
 QWEN3_8B = ModelShape(
@@ -155,3 +156,13 @@ def test_more_of_the_card_never_holds_fewer_tokens(fraction: float, tp: int, con
         plan(deployed(shape, gpus=2 * tp, mem_fraction_static=fraction, tp_size=2 * tp)).weights_bytes
         <= less.weights_bytes
     )
+
+
+def test_a_real_hybrid_on_two_gpus() -> None:
+    """Logged for Qwen3.5-397B-A17B, tensor parallel 2: 82 slots of 0.13 + 7.29 GB, 580,364 tokens of 4.15 + 4.15 GB."""
+    shape = model("Qwen3.5-397B-A17B")
+    assert shape is not None
+    size = cells(shape.layers, 2, 2, False, 4)
+    assert 83 * size.main_state / GIB == pytest.approx(7.29, abs=0.006)
+    assert 83 * size.conv_state / GIB == pytest.approx(0.13, abs=0.006)
+    assert 580_364 * size.full / GIB == pytest.approx(8.30, abs=0.006)

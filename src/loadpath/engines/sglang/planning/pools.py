@@ -12,7 +12,7 @@ from loadpath.engines.sglang.planning.cells import Cells
 from loadpath.engines.sglang.planning.options import Options
 
 PADDED_STATE_SINCE = (0, 5, 20)
-"""The state pool keeps one slot more than it hands out (it does not in 0.5.16)."""
+"""The state pool keeps one slot more than it hands out; since then (not in 0.5.16) the budget counts it."""
 EVICTION_STEP = 128
 """Tokens between two evictions of a request's window (SGLANG_SWA_EVICTION_INTERVAL)."""
 
@@ -39,12 +39,13 @@ class Pools(msgspec.Struct, frozen=True):
 def pools(room: float, cells: Cells, options: Options, draft_layers: int = 0) -> Pools:
     """The pools in `room` bytes; `tokens` <= 0 where it does not suffice."""
     slots, spare = _state_slots(room, cells, options)
-    padded = slots + 1 if options.version >= PADDED_STATE_SINCE and slots else slots
-    left = room - padded * cells.state - spare
+    held = (slots + 1) * cells.state if slots else 0
+    counted = held if options.version >= PADDED_STATE_SINCE else slots * cells.state
+    left = room - counted - spare
     full, window = _tokens(left, cells, options, draft_layers)
     tokens = _capped(full or window, cells, options)
     if tokens <= 0:
-        return Pools(tokens, 0, 0, state_slots=slots, state_bytes=padded * cells.state, spare_state_bytes=spare)
+        return Pools(tokens, 0, 0, state_slots=slots, state_bytes=held, spare_state_bytes=spare)
     if window and tokens != full:
         window = _aligned(tokens * options.window_ratio, options.page) if full else tokens
     requests = max_requests(tokens, slots, options)
@@ -53,7 +54,7 @@ def pools(room: float, cells: Cells, options: Options, draft_layers: int = 0) ->
         tokens=tokens, max_requests=requests,
         full_bytes=round(kept * cells.full) if full else 0,
         window_tokens=window, window_bytes=round((window + options.page) * cells.window) if window else 0,
-        state_slots=slots, state_bytes=padded * cells.state, spare_state_bytes=spare,
+        state_slots=slots, state_bytes=held, spare_state_bytes=spare,
         table_bytes=(requests + 1) * (options.context + 4 + options.draft_tokens) * 4,
     )  # fmt: skip
 
