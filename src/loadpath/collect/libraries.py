@@ -29,7 +29,9 @@ _MODULE = re.compile(r"\.(?:cpython-(?P<python>\d{2,3})t?-(?P<machine>[\w-]+)|ab
 # Of the driver, which another layer looks for; and the interpreter's own, which is in memory already.
 _NOT_OURS = re.compile(r"^(?:libcuda\.so|libnvidia-|libnvcuvid|libnvoptix|libpython3|ld-linux|linux-vdso)")
 _TORCH = ("libc10.so", "libc10_cuda.so", "libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so")
-_OF_TORCH = re.compile(r"^_ZNK?(?:3c10|2at|5torch|6caffe2)|^_ZT[IVS]N(?:3c10|2at|5torch)|^aoti_torch_|^THP[A-Z]")
+_OF_TORCH = re.compile(
+    r"^_ZN[rVKRO]*(?:3c10|2at|5torch|6caffe2)|^_ZT[IVS]N(?:3c10|2at|5torch)|^_Zls\w+N3c10|^aoti_torch_|^THP[A-Z]"
+)
 _OLD_ABI = re.compile(r"RKSs|SsE?$|Ss[bijlmS]|ISs")
 _NAMES_SHOWN = 3
 _FIRST_LOADED = ("libtorch_global_deps.so", "libtorch_python.so")
@@ -47,7 +49,7 @@ class Followed:
 
     def __init__(self, machine: Machine, environment: Environment) -> None:
         self.machine, self.environment = machine, environment
-        self.loader = Loader(machine)
+        self.loader = Loader(machine, environment.library_path)
         self.packages = distributions(machine, environment)
         self.owned = owners(machine, self.packages)
         self.paths = [
@@ -116,7 +118,9 @@ class Followed:
 
     def _exports(self, stack: ExitStack) -> list[Exports]:
         found = []
-        for name in _TORCH if self.torch else ():
+        for name in self.machine.listdir(self.torch) if self.torch else ():
+            if not name.startswith(("libtorch", "libc10")):
+                continue
             try:
                 found.append(Exports(stack.enter_context(opened(self.machine.path(f"{self.torch}/{name}")))))
             except (OSError, BadElf, ValueError):

@@ -25,20 +25,22 @@ _USUAL = ("/opt/venv", "/opt/conda", "/opt/conda/envs/*", "/venv", "/app/.venv",
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """`site`: its package folders, in the order in which Python looks; `how`: in words, how it was found."""
+    """`site`: its package folders, in the order in which Python looks; `how`: in words, how it was found;
+    `library_path`: LD_LIBRARY_PATH of the engine that runs from it, None where none runs."""
 
     prefix: str
     site: tuple[str, ...]
     python: str
     how: str
     chosen: bool = False
+    library_path: tuple[str, ...] | None = None
 
 
 def environments(machine: Machine) -> tuple[Environment, ...]:
     """At most MOST environments, each once; the first with torch is `chosen`."""
     found: dict[tuple[str, ...], Environment] = {}
     seen: set[str] = set()
-    for prefix, how in _prefixes(machine):
+    for prefix, how, library_path in _prefixes(machine):
         prefix = prefix.rstrip("/")
         if not prefix or prefix in seen or len(found) >= MOST:
             continue
@@ -46,7 +48,7 @@ def environments(machine: Machine) -> tuple[Environment, ...]:
         for python, site in _sites(machine, prefix).items():
             real = tuple(os.path.realpath(machine.path(folder)) for folder in site)
             if real not in found and any(_worth(machine, folder) for folder in site):
-                found[real] = Environment(prefix, site, python, how)
+                found[real] = Environment(prefix, site, python, how, library_path=library_path)
     every = list(found.values())
     first = next((e for e in every if any(machine.exists(f"{folder}/torch") for folder in e.site)), None)
     return tuple(msgspec.structs.replace(e, chosen=e is (first or every[0])) for e in every)
@@ -72,17 +74,23 @@ def _sites(machine: Machine, prefix: str) -> dict[str, tuple[str, ...]]:
     return {python: tuple(folders) for python, folders in sites.items()}
 
 
-def _prefixes(machine: Machine) -> Iterator[tuple[str, str]]:
-    """Prefixes where an environment may lie, the most telling first, each with how it was come by."""
+def _prefixes(machine: Machine) -> Iterator[tuple[str, str, tuple[str, ...] | None]]:
+    """Prefixes where an environment may lie, the most telling first, with how each was come by and, for that of a
+    running engine, its LD_LIBRARY_PATH."""
     if told := machine.options.get("python"):
-        yield _prefix_of(machine, told), "the Python that was named"
+        yield _prefix_of(told), "the Python that was named", None
     yield from _of_processes(machine)
+    for prefix, how in _of_shell_and_usual(machine):
+        yield prefix, how, None
+
+
+def _of_shell_and_usual(machine: Machine) -> Iterator[tuple[str, str]]:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if value := machine.environ.get(name):
             yield value, name
     for folder in machine.environ.get("PATH", "").split(":"):
         if folder and machine.exists(f"{folder}/python3"):
-            yield _prefix_of(machine, f"{folder}/python3"), "the first python3 in PATH"
+            yield _prefix_of(f"{folder}/python3"), "the first python3 in PATH"
             break
     if machine.live:
         yield str(os.path.normpath(sys.prefix)), "loadpath's own"
@@ -92,7 +100,7 @@ def _prefixes(machine: Machine) -> Iterator[tuple[str, str]]:
             yield prefix, "a usual place"
 
 
-def _of_processes(machine: Machine) -> Iterator[tuple[str, str]]:
+def _of_processes(machine: Machine) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """The environments of running engines that share our file system."""
     ours = machine.readlink("/proc/self/ns/mnt")
     for pid in machine.listdir("/proc"):
@@ -108,16 +116,17 @@ def _of_processes(machine: Machine) -> Iterator[tuple[str, str]]:
             for pair in (machine.read(f"/proc/{pid}/environ", 1 << 20) or b"").decode("utf-8", "replace").split("\0")
         )
         how = f"of process {pid}"
+        library_path = tuple(told.get("LD_LIBRARY_PATH", "").split(":"))
         if told.get("VIRTUAL_ENV"):
-            yield told["VIRTUAL_ENV"], how
+            yield told["VIRTUAL_ENV"], how, library_path
         for word in words[:2]:
             if word.startswith("/") and "/bin/" in word:
-                yield _prefix_of(machine, word), how
+                yield _prefix_of(word), how, library_path
         if exe := machine.readlink(f"/proc/{pid}/exe"):
-            yield _prefix_of(machine, exe), how
+            yield _prefix_of(exe), how, library_path
 
 
-def _prefix_of(machine: Machine, program: str) -> str:
+def _prefix_of(program: str) -> str:
     """The prefix of a program (`/opt/venv/bin/python3` → `/opt/venv`); a prefix stays what it is."""
     return program.rpartition("/bin/")[0] if "/bin/" in program else program
 
