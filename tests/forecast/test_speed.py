@@ -42,6 +42,12 @@ def test_two_cards_name_their_link() -> None:
     assert "all-reduces over NVLink" in said
 
 
+def test_why_a_rate_is_what_it_is() -> None:
+    awq = plan(Request("Qwen/Qwen3-32B-AWQ", ("A100 80GB",), settings={"max-model-len": "8192"}))
+    assert "unpacked and multiplied in 16 bits" in note(awq)
+    assert "power limit at 80%" in note(awq)
+
+
 def test_a_slice_is_bound_by_its_own_bandwidth_and_rate() -> None:
     report = planned("H100 80GB 3g.40gb")
     assert report.plan is not None

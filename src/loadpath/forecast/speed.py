@@ -7,12 +7,13 @@ import re
 import msgspec
 
 from loadpath.core.plan import Plan
+from loadpath.core.quantities import show_quantity, show_time
 from loadpath.core.table import Cell, Column, Table
 from loadpath.knowledge.gpus import Gpu, by_id
 from loadpath.planning.collectives import link_of
 from loadpath.planning.deployment import Deployment
-from loadpath.planning.energy import energy
-from loadpath.planning.rates import Rate, blended, ggml_rate, matmul_rate, product_rate, rate
+from loadpath.planning.energy import cap_effect, energy
+from loadpath.planning.rates import Rate, ShapeRate, blended, ggml_rate, matmul_rate, product_rate, rate
 from loadpath.planning.speed import GENERAL_ASSUMPTIONS, Bounds, Cards, bounds
 from loadpath.planning.work import cache_ways, load_of, products
 
@@ -21,6 +22,8 @@ COLUMNS = (
     Column("one request at most", "tokens/s"), Column("at full power (J/token)"), Column("bound by"),
 )  # fmt: skip
 MOST_CONCURRENCY = 1024
+MOST_SHAPES = 3
+CAP_SHARE = 0.8
 MIG_SEVENTHS = 7
 """A board is cut into seven compute slices; a 3g slice of an H100 has 60 of 132 SMs, a little more than three."""
 _TP = ("tensor-parallel-size", "tp-size", "tp", "num-shard")
@@ -38,7 +41,8 @@ def speed(plan: Plan, deployed: Deployment) -> tuple[Bounds, Table] | None:
     attention = narrow if not narrow.refused else rate(gpu, "fp16")
     if peak.flops_per_s is None:
         return None
-    made_of = blended(tuple(matmul_rate(m, peak, wide=attention) for m in products(shape, tp)))
+    shapes = tuple(matmul_rate(m, peak, wide=attention) for m in products(shape, tp))
+    made_of = blended(shapes)
     part = _part(deployed.cards[0].name, (deployed.cards[0].bandwidth_bytes_per_s or 0.0) / gpu.bandwidth_gbs / 1e9)
     cards = Cards(
         bandwidth_bytes_per_s=deployed.cards[0].bandwidth_bytes_per_s or gpu.bandwidth_gbs * 1e9,
@@ -57,7 +61,7 @@ def speed(plan: Plan, deployed: Deployment) -> tuple[Bounds, Table] | None:
         prompt=plan.max_model_len,
         most_concurrency=most,
     )
-    return found, _table(found, plan, peak, gpu, len(deployed.cards))
+    return found, _table(found, plan, peak, gpu, len(deployed.cards), _reasons(peak, shapes))
 
 
 def _part(name: str, bandwidth_part: float) -> float:
@@ -106,7 +110,7 @@ def _most_requests(plan: Plan) -> int:
     return int(text) if text and text.isdigit() else MOST_CONCURRENCY
 
 
-def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int) -> Table:
+def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int, reasons: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for step in found.decode:
         spent = energy(step.tokens_per_s, gpu.tdp_w * cards, "limit")
@@ -116,11 +120,31 @@ def _table(found: Bounds, plan: Plan, peak: Rate, gpu: Gpu, cards: int) -> Table
     note = (
         f"Ceilings, not predictions (only accepted drafts and shared prefixes pass them), with {plan.max_model_len:,} "
         f"tokens in each request's cache. {_turns(found)} A prompt of {first.tokens:,} tokens takes "
-        f"{first.ttft_seconds:.2f} s at least ({first.limit}). {peak.dtype} at {(peak.flops_per_s or 0) / 1e12:,.0f} "
-        f"TFLOP/s, {gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
+        f"{show_time(first.ttft_seconds)} at least ({first.limit}). {peak.dtype} at "
+        f"{show_quantity(peak.flops_per_s or 0.0, 'FLOP/s', top='T')}{reasons}, "
+        f"{gpu.bandwidth_gbs:,.0f} GB/s, {gpu.tdp_w} W a card."
         + "".join(f" Assumed: {said}." for said in found.assumptions[GENERAL_ASSUMPTIONS:])
+        + _capped()
     )
     return Table("speed", "How fast at best", COLUMNS, tuple(rows), note)
+
+
+def _reasons(peak: Rate, shapes: tuple[ShapeRate, ...]) -> str:
+    """Why the rate is what it is, and the products whose tiles or rows do not fit."""
+    said = [*peak.notes]
+    said += [f"{shape.name}: {why}" for shape in shapes for why in (shape.refused, *shape.notes) if why][:MOST_SHAPES]
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _capped() -> str:
+    """What a power limit of four fifths was published to cost."""
+    decode, compute = cap_effect(CAP_SHARE, "decode"), cap_effect(CAP_SHARE, "compute")
+    if decode is None or compute is None:
+        return ""
+    return (
+        f" With a power limit at {CAP_SHARE:.0%}, other cards kept {decode.least:.0%} to {decode.most:.0%} of decode's "
+        f"speed and {compute.least:.0%} to {compute.most:.0%} of prefill's (published)."
+    )
 
 
 def _turns(found: Bounds) -> str:
