@@ -52,7 +52,7 @@ def command(
       loadpath occupancy --threads 128 --registers 168 --dynamic-shared 96KiB --sm 9.0
       loadpath occupancy --threads 1024 --registers 32
 
-    Occupancy says how much latency can be hidden, not how fast a kernel is: matrix kernels run well at 12 to 25%.
+    Occupancy says how much latency can be hidden, not how fast a kernel is: fast matrix kernels often run at 12 to 25%.
     """
     from loadpath.forecast.occupancy import OccupancyRefused, answer, to_document
     from loadpath.planning.occupancy import Kernel
