@@ -26,6 +26,7 @@ class Asked(msgspec.Struct, frozen=True):
     length: int | None
     sweeps: tuple[str, ...]
     csv: str | None
+    svg: str | None
     against: str | None
     share: int | None
     train: str | None
@@ -63,6 +64,7 @@ class Asked(msgspec.Struct, frozen=True):
     help="Plan for each value: max-model-len=4096,8192 or =1024:65536:*2, gpus=1,2,4. Again to combine.",
 )
 @click.option("--csv", metavar="FILE", help="Write the table as CSV (- is standard output).")
+@click.option("--svg", metavar="FILE", help="Write the plot of a sweep as SVG.")
 @click.option("--against", metavar="LOG", help="Beside the log of a real start: predicted, logged, error.")
 @click.option(
     "--share", type=click.IntRange(2, 64), metavar="K", help="K processes on one card: time-slicing, MPS, MIG."
@@ -133,6 +135,8 @@ def command(words: tuple[str, ...], **given: Any) -> None:
         raise Unreadable(str(error)) from error
     if asked.csv:
         _write_csv(report, asked.csv)
+    if asked.svg:
+        _write_svg(report, asked.svg)
     sys.exit(0 if asked.csv == "-" else write(report, output))
 
 
@@ -173,7 +177,22 @@ def _write_csv(report: Report, to: str) -> None:
     text = to_csv(report.tables[-1])
     if to == "-":
         click.echo(text, nl=False)
-        return
+    else:
+        _write(text, to)
+
+
+def _write_svg(report: Report, to: str) -> None:
+    from loadpath.rendering.scene import scene
+    from loadpath.rendering.svg import to_svg
+    from loadpath.rendering.sweep import chart
+
+    drawn = chart(report.tables[-1]) if report.tables else None
+    if drawn is None:
+        raise Unreadable("--svg draws a sweep over numbers: use it with --sweep max-model-len=4096:65536:*2")
+    _write(to_svg(scene(drawn)), to)
+
+
+def _write(text: str, to: str) -> None:
     try:
         Path(to).write_text(text, encoding="utf-8")
     except OSError as error:

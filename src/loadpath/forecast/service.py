@@ -67,7 +67,7 @@ def answer(request: Request | None, wants: Wants, progress: Progress | None = No
     if wants.share:
         from loadpath.forecast.sharing import sharing
 
-        report = _with(report, sharing(request, wants.share))
+        report = _with(report, *sharing(request, wants.share))
     return report
 
 
@@ -115,8 +115,8 @@ def _at_length(request: Request, length: int | None) -> Request:
     )
 
 
-def _with(report: Report, table: Table) -> Report:
-    return msgspec.structs.replace(report, tables=(*report.tables, table))
+def _with(report: Report, *tables: Table) -> Report:
+    return msgspec.structs.replace(report, tables=(*report.tables, *tables))
 
 
 def _table_alone(table: Table, verdict: Verdict) -> Report:

@@ -21,16 +21,19 @@ from loadpath.planning.deployment import Deployment
 COLUMNS = (
     Column("way"), Column("each has", "bytes"), Column("fits"), Column("KV of all", "tokens"), Column("isolates"), Column("costs"),
 )  # fmt: skip
-_TIME = "nothing: no memory limit, one fault or OOM can take the others; work takes turns"
-_MPS = "compute shares (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE), memory limit by MPS; a fatal fault ends all clients"
-_MIG = "memory, cache, SMs and faults, in hardware"
-_COPY = "a copy of the weights and a CUDA context for each"
+WAYS = (
+    ("one process, batching", "requests from each other, as the engine does", "nothing"),
+    ("time-slicing", "nothing: no memory limit, one fault or OOM can take the others", "weights and a CUDA context for each; they take turns"),
+    ("MPS", "shares of the SMs and a memory limit, where set; a fatal fault ends all clients", "weights and a CUDA context for each"),
+    ("MIG", "memory, cache, SMs and faults, in hardware", "weights and a CUDA context for each; the slices' fixed sizes"),
+)  # fmt: skip
+_SAYS = (Column("way"), Column("isolates"), Column("costs"))
 SHARE = 0.9
 """Of the card, divided among the processes that share it without slices."""
 
 
-def sharing(request: Request, processes: int) -> Table:
-    """One engine process, and `processes` of them on the same card, each way. Raises PlanRefused."""
+def sharing(request: Request, processes: int) -> tuple[Table, Table]:
+    """What each way isolates and costs, and what it leaves: one engine process, and `processes` of them on the same card, each way. Raises PlanRefused."""
     whole = deployment(request)
     if len(whole.cards) != 1:
         raise PlanRefused("--share divides one card: plan for one (--gpus 1)")
@@ -42,8 +45,8 @@ def sharing(request: Request, processes: int) -> Table:
     ]
     part = _divided(whole, processes)
     if part is not None:
-        rows.append((f"time-slicing, {processes}", *_figures(part, processes), _TIME, f"{_COPY}; context switches"))
-        rows.append((f"MPS, {processes}", *_figures(part, processes), _MPS, _COPY))
+        rows.append((f"time-slicing, {processes}", *_figures(part, processes)))
+        rows.append((f"MPS, {processes}", *_figures(part, processes)))
     rows += _slices(request, whole, processes)
     return Table(
         "sharing", f"{processes} processes on one {whole.cards[0].name}", COLUMNS, tuple(rows), _why(one, rows)
@@ -75,8 +78,7 @@ def _slices(request: Request, whole: Deployment, processes: int) -> list[tuple[C
             made = planned(deployment(msgspec.structs.replace(request, gpus=(f"{request.gpus[0]} {name}",), count=1)))
         except PlanRefused:
             continue  # the profile's memory is not in the table
-        costs = f"{_COPY}; {name.partition('.')[0][0]} of {gpu.mig_instances if gpu else 7} compute slices"
-        rows.append((f"MIG {name}, {processes}", *_figures(made, processes), _MIG, costs))
+        rows.append((f"MIG {name}, {processes}", *_figures(made, processes)))
     return rows
 
 

@@ -39,6 +39,8 @@ class Change(msgspec.Struct, frozen=True):
     settings: dict[str, str] = {}
     weights: Quantisation | None = None
     cards: int = 0
+    includes: frozenset[str] = frozenset()
+    """Lesser changes that this one goes beyond (4 cards: 2 cards)."""
 
 
 Solution = tuple[tuple[Change, ...], Plan]
@@ -81,7 +83,7 @@ def _minimal(deployed: Deployment, concurrency: float) -> Iterator[Solution]:
     """Solutions by cost, without those that only add a change to one that fits already."""
     taken: list[frozenset[str]] = []
     for changes in sorted(_combinations(deployed), key=lambda cs: (sum(c.cost for c in cs), len(cs))):
-        pulled = frozenset(change.what for change in changes)
+        pulled = frozenset(what for change in changes for what in (change.what, *change.includes))
         if any(kept <= pulled for kept in taken):
             continue
         try:
@@ -142,7 +144,8 @@ def _parallel(deployed: Deployment) -> list[Change]:
     for count in (2, 4, 8):
         if count > have:
             for change in _of(deployed, f"{count} cards", "tensor-parallel", count, 12 * (count // have)):
-                made.append(msgspec.structs.replace(change, cards=count))
+                lesser = frozenset(c.what for c in made)
+                made.append(msgspec.structs.replace(change, cards=count, includes=lesser))
     return made
 
 

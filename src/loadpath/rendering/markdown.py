@@ -63,7 +63,9 @@ def _finding(f: Finding) -> list[str]:
 
 
 def _layers(report: Report) -> list[str]:
-    rows = [f"| {name.strip()} | {state} | {layer.why.replace('|', '/')} |" for layer, name, state in layers.rows(report)]
+    rows = [
+        f"| {name.strip()} | {state} | {layer.why.replace('|', '/')} |" for layer, name, state in layers.rows(report)
+    ]
     return ["### Layers", "\n".join(["| layer | state | |", "|---|---|---|", *rows])] if rows else []
 
 

@@ -56,7 +56,7 @@ def cells(table: Table, most: int | None = None) -> list[list[str]]:
 def is_number(column: Column, table: Table) -> bool:
     """Whether a column holds figures only, to be set to the right."""
     at = table.columns.index(column)
-    return all(isinstance(row[at], (int, float)) or row[at] is None for row in table.rows)
+    return all(isinstance(row[at], int | float | None) and not isinstance(row[at], bool) for row in table.rows)
 
 
 def to_csv(table: Table) -> str:

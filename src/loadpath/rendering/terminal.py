@@ -19,7 +19,9 @@ from loadpath.core.table import Table as Figures
 from loadpath.core.units import show_bytes, show_seconds
 from loadpath.rendering import layers, tables, words
 from loadpath.rendering import plan as planned
+from loadpath.rendering import sweep as swept
 from loadpath.rendering.bar import look, memory_bar
+from loadpath.rendering.plot import Glyphs, glyphs_for, plot
 
 NARROWEST, WIDEST, PIPED = 60, 200, 100
 STATE_STYLES = {"failed": "bold white on red", "degraded": "bold black on yellow", "healthy": "bold white on green",
@@ -29,6 +31,8 @@ STEP_STYLES = {"done": "green", "failed": "bold red", "stalled": "yellow", "runn
 MOST_EVIDENCE_CHARS = 600
 MOST_NOTED = 6
 MOST_ROWS = 60
+WIDEST_PLOT = 96
+LONGEST_WORD = 24
 MOST_LINE = 200
 """Characters of a predicted line; engines dump all their settings in one."""
 
@@ -46,12 +50,12 @@ def console(*, color: bool | None = None, width: int | None = None, file: IO[str
 def show(report: Report, to: Console) -> None:
     """Print the whole report, without blanks at the ends of lines."""
     with to.capture() as captured:
-        for block in blocks(report, to.width):
+        for block in blocks(report, to.width, glyphs_for(to)):
             to.print(block)
     to.file.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
-def blocks(report: Report, width: int) -> list[RenderableType]:
+def blocks(report: Report, width: int, glyphs: Glyphs) -> list[RenderableType]:
     """The report's parts, in the order in which they are read."""
     made: list[RenderableType] = [_verdict(report)]
     if report.plan:
@@ -69,6 +73,8 @@ def blocks(report: Report, width: int) -> list[RenderableType]:
     made += _plan(report.plan) if report.plan else []
     for table in report.tables:
         made += _figures(table)
+        if chart := swept.chart(table):
+            made.append(_in(plot(chart, min(width - 4, WIDEST_PLOT), glyphs)))
     made += _notes(report)
     return made
 
@@ -235,12 +241,16 @@ def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
 
 def _figures(table: Figures) -> list[RenderableType]:
     """A table of figures: numbers to the right, wide text wraps in the last column."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False, header_style="dim")
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="dim")
     rows = tables.cells(table, MOST_ROWS)
     for at, (head, column) in enumerate(zip(tables.heads(table), table.columns, strict=True)):
         number = tables.is_number(column, table)
-        widest = max((len(row[at]) for row in rows), default=1) if number else None  # heads wrap, figures never
-        shown.add_column(head, justify="right" if number else "left", min_width=widest, overflow="fold")
+        # Heads and texts wrap between words, figures never do.
+        words_in = head.split() + (
+            [row[at] for row in rows] if number else [w for row in rows for w in row[at].split()]
+        )
+        least = min(max(map(len, words_in), default=1), LONGEST_WORD)
+        shown.add_column(head, justify="right" if number else "left", min_width=least, overflow="fold")
     for row in rows:
         shown.add_row(*row)
     made: list[RenderableType] = [_heading(table.title), _in(shown)]
