@@ -44,7 +44,8 @@ def _draw(page: Image.Image, pen: ImageDraw.ImageDraw, shape: Shape) -> None:
             ends = [(shape.x0 * LARGE, shape.y0 * LARGE), (shape.x1 * LARGE, shape.y1 * LARGE)]
             pen.line(ends, fill=shape.colour, width=round(shape.width * LARGE))
         case Dot():
-            pen.circle((shape.x * LARGE, shape.y * LARGE), shape.radius * LARGE, fill=shape.colour)
+            x, y, radius = shape.x * LARGE, shape.y * LARGE, shape.radius * LARGE
+            pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=shape.colour)
         case Words():
             _write(page, pen, shape)
 
