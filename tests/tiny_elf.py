@@ -8,6 +8,7 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data" / "gpu_code"
 _NEEDED, _STRTAB, _SYMTAB, _SONAME, _RPATH, _RUNPATH, _GNU_HASH = 1, 5, 6, 14, 15, 29, 0x6FFFFEF5
+_VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _HEADER, _SEGMENTS = 64, 2 * 56
 
 
@@ -27,9 +28,11 @@ def library(
     defines: Sequence[str] = (),
     asks: Sequence[str] = (),
     gpu_code: bytes = b"",
+    versions: Sequence[str] = (),
     machine: int = 62,
 ) -> bytes:
-    """A 64-bit shared library: its dynamic section, dynamic symbols with a GNU hash table, and `.nv_fatbin`."""
+    """A 64-bit shared library: its dynamic section, dynamic symbols with a GNU hash table, `.nv_fatbin`, and
+    the symbol versions that it asks for."""
     strings = bytearray(b"\0")
 
     def text(value: str) -> int:
@@ -57,6 +60,11 @@ def library(
         body.extend(data)
         return _HEADER + _SEGMENTS + len(body) - len(data)
 
+    if versions:  # one needed file that is asked for all of them
+        aux = [
+            struct.pack("<IHHII", 0, 0, 2, text(name), 16 * (n + 1 < len(versions))) for n, name in enumerate(versions)
+        ]
+        tags += [(_VERNEED, placed(struct.pack("<HHIII", 1, len(aux), 0, 16, 0) + b"".join(aux))), (_VERNEEDNUM, 1)]
     tags += [(_STRTAB, placed(bytes(strings))), (_SYMTAB, placed(bytes(symbols))), (_GNU_HASH, placed(table)), (0, 0)]
     dynamic = b"".join(struct.pack("<qQ", *tag) for tag in tags)
     dynamic_at = placed(dynamic)

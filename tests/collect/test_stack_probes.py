@@ -136,6 +136,23 @@ def test_a_running_engines_own_ld_library_path_counts(python: FakePython) -> Non
     assert found["how"] == "LD_LIBRARY_PATH"
 
 
+def test_a_module_of_a_newer_system(python: FakePython) -> None:
+    python.put("/usr/lib/libc.so.6", library(soname="libc.so.6") + b"\0GLIBC_2.9\0GLIBC_2.31\0")
+    python.package(
+        "new", "1.0", {"new/_C.abi3.so": library(needed=["libc.so.6"], versions=["GLIBC_2.17", "GLIBC_2.38"])}
+    )
+    python.package("fits", "1.0", {"fits/_C.abi3.so": library(needed=["libc.so.6"], versions=["GLIBC_2.31"])})
+    (found,) = told(libraries, python.machine(), "SystemVersionUnmet")
+    assert (found["package"], found["wants"], found["has"]) == ("new", "GLIBC_2.38", "2.31")
+
+
+def test_two_packages_that_brought_the_same_library(python: FakePython) -> None:
+    for major in ("12", "13"):
+        python.package(f"nvidia-nccl-cu{major}", "2.27.5", {"nvidia/nccl/lib/libnccl.so.2": library()})
+    (found,) = told(libraries, python.machine(), "FileOwnedTwice")
+    assert found["packages"] == ["nvidia-nccl-cu12", "nvidia-nccl-cu13"]
+
+
 def test_modules_for_another_python(python: FakePython) -> None:
     python.package("old", "1.0", {"old/_C.cpython-310-x86_64-linux-gnu.so": library()})
     python.package(

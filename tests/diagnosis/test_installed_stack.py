@@ -194,6 +194,51 @@ def test_two_versions_of_one_package(python: FakePython) -> None:
     assert "4.55.0 and 4.57.1" in found.title and PREFIX in found.cause
 
 
+def test_a_cuda_12_package_over_one_of_cuda_13(python: FakePython) -> None:
+    python.torch()
+    for major in ("12", "13"):
+        python.package(f"nvidia-nccl-cu{major}", "2.27.5", {"nvidia/nccl/lib/libnccl.so.2": library()})
+    found = of(report(python), "package-files-contested")
+    assert found.severity == "warning" and found.remedies[0].command.endswith("--no-deps nvidia-nccl-cu12")
+
+
+def test_a_wheel_of_a_newer_system(python: FakePython) -> None:
+    python.torch()
+    python.put("/usr/lib/libc.so.6", library() + b"\0GLIBC_2.31\0")
+    python.package("vllm", "0.11.0", {"vllm/_C.abi3.so": library(needed=["libc.so.6"], versions=["GLIBC_2.38"])})
+    found = of(report(python), "glibc-too-old")
+    assert found.severity == "error" and "GLIBC_2.31 at most" in found.cause
+
+
 def test_without_a_card_in_sight_nothing_is_said_of_code(python: FakePython) -> None:
     python.torch(archs=("sm_50",))
     assert not [f for f in report(python, gpu="").findings if f.id.startswith("gpu-code")]
+
+
+def states(made: Report) -> dict[str, str]:
+    return {layer.layer: layer.state for layer in made.layers if layer.layer in LAYERS}
+
+
+def test_layers_hold_only_where_something_proves_it(python: FakePython) -> None:
+    python.torch()
+    made = report(python)
+    assert states(made) == {
+        "cuda-runtime": "holds",
+        "compiled-kernels": "holds",
+        "library-set": "holds",
+        "framework": "not-seen",
+    }
+    why = {layer.layer: layer.why for layer in made.layers}
+    assert "CUDA 12.8" in why["cuda-runtime"] and "sm_90" in why["compiled-kernels"]
+    assert "--run-framework" in why["framework"]
+
+
+def test_the_layer_of_a_fault_is_broken(python: FakePython) -> None:
+    python.torch(archs=("sm_75",))
+    python.package("sgl-kernel", "0.3.9", {"sgl_kernel/common_ops.abi3.so": library(needed=["libcudart.so.13"])})
+    found = states(report(python))
+    assert (found["compiled-kernels"], found["library-set"], found["cuda-runtime"]) == ("broken", "broken", "holds")
+
+
+def test_no_environment_means_not_seen(python: FakePython) -> None:
+    assert set(states(report(python)).values()) == {"not-seen"}

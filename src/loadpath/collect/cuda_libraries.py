@@ -11,7 +11,7 @@ from loadpath.collect.distributions import distributions, owners
 from loadpath.collect.loader import CACHE, cache_entries
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.pythons import Environment, environments
-from loadpath.collect.records import record
+from loadpath.collect.records import record, timed
 from loadpath.core.facts.binaries import CudaLibraryFound
 
 NAMES = ("libcudart", "libcublas", "libcublasLt", "libcudnn", "libnccl", "libnvrtc", "libnvJitLink", "libcusparse", "libcusparseLt",
@@ -27,6 +27,7 @@ def name_of(path: str) -> str:
     return hit[1] if hit else ""
 
 
+@timed
 def gather(machine: Machine) -> Iterator[Sample]:
     lines = [*_of_environments(machine), *_of_system(machine), *_of_toolkits(machine)]
     yield machine.told(lines, name="cuda-libraries", kind="inventory", outcome="ok" if lines else "missing",

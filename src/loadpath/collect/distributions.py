@@ -69,6 +69,19 @@ def owners(machine: Machine, packages: list[Distribution]) -> dict[str, Distribu
     return owned
 
 
+def contested(machine: Machine, packages: list[Distribution]) -> dict[tuple[str, ...], list[str]]:
+    """Libraries that more than one package says it installed, by the names of those packages."""
+    claims: dict[str, set[str]] = {}
+    for package in packages:
+        for path in _recorded(machine, package):
+            claims.setdefault(path, set()).add(package.name)
+    found: dict[tuple[str, ...], list[str]] = {}
+    for path, names in claims.items():
+        if len(names) > 1 and ".so" in path:
+            found.setdefault(tuple(sorted(names)), []).append(path)
+    return found
+
+
 def _recorded(machine: Machine, package: Distribution) -> Iterator[str]:
     record = machine.read(f"{package.info}/RECORD")
     if record is None:

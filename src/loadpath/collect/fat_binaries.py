@@ -12,7 +12,7 @@ from loadpath.collect.binaries.fatbin import Code, GpuCode, gpu_code, gpu_code_o
 from loadpath.collect.distributions import Distribution, distributions, owners
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.pythons import Environment, environments
-from loadpath.collect.records import record
+from loadpath.collect.records import record, timed
 from loadpath.core.facts.binaries import GpuCodeFound
 
 SECONDS = 30.0
@@ -25,6 +25,7 @@ _FOLDERS = ("/usr/lib/ollama", "/usr/local/lib/ollama", "/app", "/app/lib", "/op
             "/opt/tritonserver/backends/*", "/opt/tritonserver/lib")  # fmt: skip
 
 
+@timed
 def gather(machine: Machine) -> Iterator[Sample]:
     began, notes = time.monotonic(), []
     lines: list[str] = []

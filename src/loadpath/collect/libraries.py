@@ -12,17 +12,20 @@ from loadpath.collect.binaries.elf import MACHINES, BadElf, Elf, opened
 from loadpath.collect.binaries.resolve import Loaded, Loader, closure
 from loadpath.collect.binaries.symbols import Exports, undefined
 from loadpath.collect.cuda_libraries import library_folders, name_of
-from loadpath.collect.distributions import Distribution, distributions, owners
+from loadpath.collect.distributions import Distribution, contested, distributions, owners
 from loadpath.collect.fat_binaries import binaries_below
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.pythons import Environment, environments
-from loadpath.collect.records import record
+from loadpath.collect.records import record, timed
+from loadpath.collect.system_versions import Short, SystemLibraries
 from loadpath.core.facts.binaries import (
     BuiltForOther,
+    FileOwnedTwice,
     LibrariesResolved,
     LibraryShadowed,
     LibraryUnfound,
     SymbolsUnfound,
+    SystemVersionUnmet,
 )
 
 _MODULE = re.compile(r"\.(?:cpython-(?P<python>\d{2,3})t?-(?P<machine>[\w-]+)|abi3)\.so$")
@@ -38,6 +41,7 @@ _FIRST_LOADED = ("libtorch_global_deps.so", "libtorch_python.so")
 """What `import torch` opens, in its order."""
 
 
+@timed
 def gather(machine: Machine) -> Iterator[Sample]:
     lines = [line for environment in environments(machine) for line in Followed(machine, environment).lines()]
     yield machine.told(lines, name="library-set", kind="inventory", outcome="ok" if lines else "missing",
@@ -62,12 +66,14 @@ class Followed:
         self.torch = next((f"{site}/torch/lib" for site in environment.site if machine.exists(f"{site}/torch/lib")), "")
         first = [f"{self.torch}/{name}" for name in _FIRST_LOADED if self.torch]
         self.loaded: dict[str, Loaded] = closure(self.loader, first)
+        self.system = SystemLibraries(self.loader, environment.prefix)
 
     def lines(self) -> Iterator[str]:
         modules = [path for path in self.paths if _MODULE.search(path) or path.startswith(f"{self.torch}/libtorch")]
         unfound: dict[tuple[str, str], list[str]] = {}
         needs = asked = 0
         wrong: list[str] = []
+        old: dict[tuple[str, str], tuple[str, Short]] = {}
         with ExitStack() as stack:
             exports = self._exports(stack)
             for path in modules:
@@ -79,6 +85,8 @@ class Followed:
                         missing, looked_up = self._undefined(path, elf, exports)
                         asked += looked_up
                         wrong += missing
+                        for short in self.system.short(path, elf):
+                            old.setdefault((self._package(path), short.wanted), (path, short))
                 except (OSError, BadElf, ValueError):
                     continue
         yield record(LibrariesResolved, environment=self.environment.prefix, libraries=len(modules), needs=needs,
@@ -86,6 +94,13 @@ class Followed:
         for (_, wanted), askers in unfound.items():
             yield self._unfound(wanted, askers)
         yield from wrong
+        for path, short in old.values():
+            yield record(SystemVersionUnmet, library=path, wants=short.wanted, has=short.has, path=short.path,
+                         **self._named(self.owned.get(path)))  # fmt: skip
+        for names, files in contested(self.machine, self.packages).items():
+            yield record(
+                FileOwnedTwice, file=files[0], packages=names, files=len(files), environment=self.environment.prefix
+            )
         yield from self._shadowed()
         yield from self._for_other(modules)
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from loadpath.collect.distributions import Distribution, distributions, normal
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.pythons import Environment, environments
-from loadpath.collect.records import record
+from loadpath.collect.records import record, timed
 from loadpath.core.facts.binaries import PackageInstalled, RequirementUnmet
 
 
+@timed
 def gather(machine: Machine) -> Iterator[Sample]:
     lines: list[str] = []
     note = ""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import wraps
+from time import monotonic
 from typing import Any
 
 import msgspec
 
+from loadpath.collect.probe import Machine, Sample
 from loadpath.core.facts.base import Fact
 
 
@@ -16,3 +20,16 @@ def record(kind: type[Fact], **fields: Any) -> str:
         raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
     said = {name: value for name, value in fields.items() if value not in (None, "", (), {}, False)}
     return msgspec.json.encode({"type": kind.__name__, **said}).decode()
+
+
+def timed(gather: Callable[[Machine], Iterator[Sample]]) -> Callable[[Machine], Iterator[Sample]]:
+    """A probe's function whose samples say how long each took to put together."""
+
+    @wraps(gather)
+    def with_seconds(machine: Machine) -> Iterator[Sample]:
+        began = monotonic()
+        for sample in gather(machine):
+            yield msgspec.structs.replace(sample, seconds=sample.seconds or round(monotonic() - began, 3))
+            began = monotonic()
+
+    return with_seconds

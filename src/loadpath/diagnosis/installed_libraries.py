@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
-from loadpath.core.facts.binaries import BuiltForOther, LibraryShadowed, LibraryUnfound, SymbolsUnfound
+from loadpath.core.facts.binaries import (
+    BuiltForOther,
+    LibraryShadowed,
+    LibraryUnfound,
+    SymbolsUnfound,
+    SystemVersionUnmet,
+)
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Severity
 from loadpath.diagnosis.library_set import library_words, system_package
@@ -125,9 +131,25 @@ def other_platform(case: Case) -> Iterator[Finding]:
                   severity=_severity(first.package))  # fmt: skip
 
 
+def old_system(case: Case) -> Iterator[Finding]:
+    """Modules that were built on a newer system: glibc or libstdc++ is too old for them."""
+    facts = sorted(case.all(SystemVersionUnmet), key=lambda f: f.package not in _ENGINES)
+    if not facts:
+        return
+    first = facts[0]
+    who = f"{first.package} {first.version}".strip() or first.library.rpartition("/")[2]
+    cause = (
+        f"{who} was built on a newer system: {first.library.rpartition('/')[2]} asks for {first.wants}, and {first.path} offers "
+        f"{first.wants.partition('_')[0]}_{first.has} at most. It fails when it is imported."
+    )
+    yield finding("glibc-too-old", facts, case=case, step="unseen", values={"v": first.wants}, cause=cause,
+                  severity=_severity(first.package))  # fmt: skip
+
+
 RULES = (
     Rule(unfound, (LibraryUnfound,), ("cuda-library-missing", "system-library-missing")),
     Rule(symbols, (SymbolsUnfound,), ("torch-abi-mismatch",)),
     Rule(shadowed, (LibraryShadowed,), ("library-shadowed",)),
+    Rule(old_system, (SystemVersionUnmet,), ("glibc-too-old",)),
     Rule(other_platform, (BuiltForOther,), ("wheel-for-other-platform",)),
 )

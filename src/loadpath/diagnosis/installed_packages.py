@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
-from loadpath.core.facts.binaries import LibrariesResolved, PackageInstalled, RequirementUnmet, SymbolsUnfound
+from loadpath.core.facts.binaries import (
+    FileOwnedTwice,
+    LibrariesResolved,
+    PackageInstalled,
+    RequirementUnmet,
+    SymbolsUnfound,
+    TorchInstalled,
+)
 from loadpath.core.report import Finding
 from loadpath.core.vocabulary import Severity
 from loadpath.diagnosis.rule import Rule, finding
@@ -81,7 +88,35 @@ def twice(case: Case) -> Iterator[Finding]:
             return
 
 
+def contested(case: Case) -> Iterator[Finding]:
+    """Packages that overwrite each other's libraries: one CUDA major's beside another's, a CPU build beside a GPU build."""
+    meant = {p.environment for p in case.all(PackageInstalled) if p.chosen}
+    torch = next((t for t in case.all(TorchInstalled) if t.chosen), None)
+    facts = [f for f in case.all(FileOwnedTwice) if f.environment in meant]
+    facts.sort(key=lambda f: not any(_STACK.match(name) or "onnxruntime" in name for name in f.packages))
+    if not facts:
+        return
+    first = facts[0]
+    of_stack = any(_STACK.match(name) or "onnxruntime" in name for name in first.packages)
+    values = {"packages": " and ".join(first.packages), "names": " ".join(first.packages), "file": first.file.rpartition("/")[2],
+              "count": str(first.files), "keep": _to_keep(first.packages, torch.cuda if torch else "")}  # fmt: skip
+    if "onnxruntime" in first.packages:
+        values["consequence"] = "With the CPU build on top, ONNX Runtime has no CUDA provider and runs on the CPU."
+    elif torch is not None and any(name.startswith("nvidia-") for name in first.packages):
+        values["consequence"] = (
+            f"torch here is built with CUDA {torch.cuda}; a copy for another major may lack what it needs."
+        )
+    yield finding("package-files-contested", facts, case=case, values=values, severity=None if of_stack else "info")
+
+
+def _to_keep(names: tuple[str, ...], torch_cuda: str) -> str:
+    """The package of torch's CUDA major, else the GPU build, else the last name."""
+    fitting = [name for name in names if torch_cuda and name.endswith(f"-cu{torch_cuda.partition('.')[0]}")]
+    return next(iter(fitting or [name for name in names if name.endswith("-gpu")] or names[-1:]))
+
+
 RULES = (
     Rule(requirements, (RequirementUnmet, PackageInstalled), ("requirement-unmet",)),
     Rule(twice, (PackageInstalled,), ("package-installed-twice",)),
+    Rule(contested, (FileOwnedTwice,), ("package-files-contested",), (PackageInstalled, TorchInstalled)),
 )

@@ -132,6 +132,12 @@ _SAYINGS: dict[type[Fact], Callable[..., str]] = {
     binaries.LibraryUnfound: _unfound,
     binaries.LibraryShadowed: _shadowed,
     binaries.SymbolsUnfound: _symbols,
+    binaries.SystemVersionUnmet: lambda f: (
+        f"{f.library}{_of(f.package, f.version)} needs {f.wants}; {f.path} has {f.has} at most"
+    ),
+    binaries.FileOwnedTwice: lambda f: (
+        f"{f.file} was installed by {' and by '.join(f.packages)} ({f.files} such files)"
+    ),
     binaries.BuiltForOther: lambda f: f"{f.library} ({f.package} {f.version}) is built for {f.what}; here is {f.here}",
     binaries.FrameworkStarted: _started,
 }

@@ -144,6 +144,27 @@ class SymbolsUnfound(Fact, frozen=True, kw_only=True):
     """The names are of the old C++ string ABI, the torch here exports the new one."""
 
 
+class SystemVersionUnmet(Fact, frozen=True, kw_only=True):
+    """`library` asks for `wants` (`GLIBC_2.38`) of the C or C++ library at `path`, whose newest is `has` (`2.35`)."""
+
+    library: str
+    wants: str
+    has: str
+    path: str
+    environment: str = ""
+    package: str = ""
+    version: str = ""
+
+
+class FileOwnedTwice(Fact, frozen=True, kw_only=True):
+    """Two packages that both installed the same library: the later one's copy is there, and removing either takes it away."""
+
+    file: str
+    packages: tuple[str, ...]
+    environment: str = ""
+    files: int = 1
+
+
 class BuiltForOther(Fact, frozen=True, kw_only=True):
     """All compiled modules of a package are for another Python or another machine: `what` `Python 3.10`, `aarch64`."""
 
