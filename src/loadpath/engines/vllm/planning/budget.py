@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from loadpath.core.units import MIB
+from loadpath.core.units import GIB, MIB
 from loadpath.engines.vllm.planning import releases
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card
@@ -12,6 +12,8 @@ from loadpath.planning.kv import budget
 
 CONTEXT_BYTES = 520 * MIB
 """CUDA context of a process on a data-centre card (H100: free memory at the start of 16 logged runs)."""
+SHARED_BYTES = 4 * GIB
+"""Memory that an otherwise idle host keeps of what it shares with the GPU (GB10)."""
 MODULES_BYTES, GRAPH_MODULES_BYTES = 133 * MIB, 123 * MIB
 """Kernels loaded by the pass (0.13 GiB, 0.11 to 0.17), and by trying graphs inside the measured span (0.18 to 0.26: 0.25)."""
 SWITCH_COMMUNICATOR_BYTES, LINK_COMMUNICATOR_BYTES, SLOT_COMMUNICATOR_BYTES = 430 * MIB, 270 * MIB, 50 * MIB
@@ -58,7 +60,8 @@ def free_at_start(card: Card, options: Options) -> int:
 
 
 def _context(card: Card) -> int:
-    return min(CONTEXT_BYTES, card.total_bytes // 40)
+    """The context, and where the GPU shares the host's memory, what the host's own programs hold."""
+    return min(CONTEXT_BYTES, card.total_bytes // 40) + (SHARED_BYTES if card.unified_memory else 0)
 
 
 def non_torch(card: Card, options: Options) -> int:

@@ -14,7 +14,8 @@ from loadpath.planning.per_shape import per_shape
 
 
 class Encoder(msgspec.Struct, frozen=True):
-    """`tokens` of the largest item after merging; `patches` a token before; `width` and `inner` of the encoder;
+    """`tokens` of the largest item after merging; `patches` a token before; `width` of the encoder, `inner`: elements
+    of its feed-forward block that live at once (two or three times its inner width);
     `outputs`: vectors of the model's width for each token (features of several depths)."""
 
     tokens: int
@@ -26,27 +27,27 @@ class Encoder(msgspec.Struct, frozen=True):
 
 _QWEN_TOKENS = 16384  # 12,845,056 pixels in merged patches of 28 x 28
 _FAMILIES: dict[str, Encoder] = {
-    "qwen2_vl": Encoder(_QWEN_TOKENS, 4, 1280, 5120),
-    "qwen2_5_vl": Encoder(_QWEN_TOKENS, 4, 1280, 2 * 3420),
-    "qwen3_vl": Encoder(_QWEN_TOKENS, 4, 1152, 4304, outputs=4),
-    "qwen3_vl_moe": Encoder(_QWEN_TOKENS, 4, 1152, 4304, outputs=4),
-    "qwen3_omni_moe": Encoder(_QWEN_TOKENS, 4, 1152, 4304, outputs=4),
-    "qwen3_5": Encoder(_QWEN_TOKENS, 4, 1152, 4304),
-    "qwen3_5_moe": Encoder(_QWEN_TOKENS, 4, 1152, 4304),
-    "mistral3": Encoder(3025, 4, 1024, 2 * 4096),
-    "mistral4": Encoder(3025, 4, 1024, 2 * 4096),
-    "llama4": Encoder(17 * 144, 4, 1408, 5632),
-    "gemma3": Encoder(256, 16, 1152, 4304),
-    "gemma3n": Encoder(256, 9, 1152, 4304),
-    "gemma4": Encoder(280, 9, 1152, 4304),
-    "internvl_chat": Encoder(13 * 256, 4, 1024, 4096),
-    "kimi_vl": Encoder(4096, 4, 1152, 4304),
-    "kimi_k25": Encoder(4096, 4, 1152, 4304),
-    "llava": Encoder(576, 1, 1024, 4096),
-    "llava_next": Encoder(2928, 1, 1024, 4096),
+    "qwen2_vl": Encoder(_QWEN_TOKENS, 4, 1280, 2 * 5120),
+    "qwen2_5_vl": Encoder(_QWEN_TOKENS, 4, 1280, 3 * 3420),
+    "qwen3_vl": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4),
+    "qwen3_vl_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4),
+    "qwen3_omni_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4),
+    "qwen3_5": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304),
+    "qwen3_5_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304),
+    "mistral3": Encoder(3025, 4, 1024, 3 * 4096),
+    "mistral4": Encoder(3025, 4, 1024, 3 * 4096),
+    "llama4": Encoder(17 * 144, 4, 1408, 2 * 5632),
+    "gemma3": Encoder(256, 16, 1152, 2 * 4304),
+    "gemma3n": Encoder(256, 9, 1152, 2 * 4304),
+    "gemma4": Encoder(280, 9, 1152, 2 * 4304),
+    "internvl_chat": Encoder(13 * 256, 4, 1024, 2 * 4096),
+    "kimi_vl": Encoder(4096, 4, 1152, 2 * 4304),
+    "kimi_k25": Encoder(4096, 4, 1152, 2 * 4304),
+    "llava": Encoder(576, 1, 1024, 2 * 4096),
+    "llava_next": Encoder(2928, 1, 1024, 2 * 4096),
 }
-LIVE_WIDTHS = 5
-"""Tensors of the encoder's width that live beside its feed-forward block (residual, input, query, key, value)."""
+LIVE_WIDTHS = 3
+"""Tensors of the encoder's width that live beside its feed-forward block: residual, its input, its output."""
 
 
 def profiled(shape: ModelShape, options: Options) -> bool:
@@ -63,7 +64,7 @@ def output_bytes(shape: ModelShape, options: Options) -> int:
 def pass_bytes(shape: ModelShape, options: Options) -> int:
     """The encoder's own fullest moment. Weights of the tower, and so its inner width, are divided over the ranks."""
     found = _encoder(shape)
-    inner = 2 * found.inner // options.tensor_parallel
+    inner = found.inner // options.tensor_parallel
     return _tokens(found, options) * found.patches * (LIVE_WIDTHS * found.width + inner) * options.dtype_bytes
 
 
@@ -81,6 +82,6 @@ def _encoder(shape: ModelShape) -> Encoder:
     told = max(shape.towers, key=lambda tower: tower.tokens * tower.hidden)
     if told.tokens:
         return msgspec.structs.replace(
-            known, tokens=told.tokens, width=told.hidden or known.width, inner=known.inner or 4 * told.hidden
+            known, tokens=told.tokens, width=told.hidden or known.width, inner=known.inner or 8 * told.hidden
         )
     return known

@@ -11,6 +11,8 @@ from loadpath.engines.vllm.planning import releases
 from loadpath.engines.vllm.planning.kv_specs import KvSpec, Specs
 from loadpath.engines.vllm.planning.options import Options
 
+PACKED_BLOCK = 256
+"""Tokens of a block where caches hold one entry for several tokens."""
 LATENT_ALIGN, ALIGN = 64, 16
 """Tokens that a block of latent and of plain attention is a multiple of, where recurrent layers raise it."""
 
@@ -36,7 +38,8 @@ class Layout(msgspec.Struct, frozen=True):
     padding: float = 0.0
     state_block: bool = False
     padded_layers: int = 0
-    request_bytes_apart: int = 0
+    beside: Specs = ()
+    """Windows and states that a packed pool holds for each request beside its blocks."""
 
     @property
     def group_count(self) -> int:
@@ -45,7 +48,7 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def plain(self) -> bool:
         """One group of full attention: a token has one price."""
-        return self.group_count == 1 and self.groups[0].spec.kind == "full"
+        return self.group_count == 1 and self.groups[0].spec.kind == "full" and not self.beside
 
 
 def layout(found: Specs, options: Options) -> Layout | None:
@@ -124,9 +127,8 @@ def _grouped(found: Specs, block: int, version: tuple[int, ...], state_block: bo
 
 def _packed(found: Specs, block: int) -> Layout:
     """Caches that hold one entry for several tokens: blocks of one span of text, pages of different size side by side."""
-    span = lcm(*(spec.every for spec, _ in found), block)
+    span = lcm(*(spec.every for spec, _ in found), max(block, PACKED_BLOCK))
     grows = [(spec, count) for spec, count in found if spec.kind == "full"]
     size = sum(spec.token_bytes * count * span // spec.every for spec, count in grows)
-    local = [(spec, count) for spec, count in found if spec.kind == "sliding"]
-    apart = sum(spec.token_bytes * count * (spec.span + span) for spec, count in local)
-    return Layout(size, (Group(grows[0][0], 1, span),), span, request_bytes_apart=apart)
+    local = tuple((spec, count) for spec, count in found if spec.kind == "sliding")
+    return Layout(size, (Group(grows[0][0], 1, span),), span, beside=local)

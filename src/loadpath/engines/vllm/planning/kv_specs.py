@@ -26,7 +26,10 @@ Kind = Literal["full", "sliding", "chunked", "state", "cross"]
 INDEX_SCALE_EVERY = 128  # elements of an indexer key that share one 4-byte scale
 LATENT_ENTRY = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """Bytes of a token in the packed layouts of sparse latent attention (512 + 64 elements)."""
-COMPRESSED_ENTRY = {"bf16": 1024 + 128, "fp8": 584, "nvfp4": 352}
+COMPRESSED_ENTRY = {"fp8": 584, "nvfp4": 352}
+"""Bytes of an entry of compressed latent attention, 512 elements wide."""
+STATE_ELEMENT = 2 * 4
+"""A compressor keeps value and score of the tokens that are not yet an entry, in 32 bits."""
 
 
 class KvSpec(msgspec.Struct, frozen=True, cache_hash=True):
@@ -156,13 +159,19 @@ def _index_key(width: int) -> int:
 
 
 def _compressed(mixer: CompressedAttention, element: _Element) -> list[KvSpec]:
-    """A window of entries, and one entry for `ratio` tokens of the text before it."""
+    """A window of entries, one entry for `ratio` tokens of the text before it, and the compressors' states: tokens of
+    the last entry or (of the small ratio) the last two."""
     kind = "nvfp4" if element.name.startswith("nvfp4") else "fp8"
     size = COMPRESSED_ENTRY[kind]
     found = [KvSpec("sliding", size, span=mixer.window, latent=True)]
     if mixer.ratio:
         found.append(KvSpec("full", size, every=mixer.ratio, latent=True))
+        overlap = 2 if mixer.index_heads else 1
+        state = overlap * mixer.head_dim * STATE_ELEMENT
+        found.append(KvSpec("sliding", state, span=overlap * mixer.ratio, latent=True, tag="state"))
     if mixer.index_heads and mixer.ratio:
+        state = 2 * mixer.index_dim * STATE_ELEMENT
+        found.append(KvSpec("sliding", state, span=2 * mixer.ratio, latent=True, tag="index-state"))
         found.append(KvSpec("full", _index_key(mixer.index_dim), every=mixer.ratio, latent=True, tag="index"))
     return found
 

@@ -10,6 +10,8 @@ from loadpath.engines.vllm.planning import releases
 from loadpath.engines.vllm.planning.kv_groups import Group, Layout
 from loadpath.engines.vllm.planning.options import Options
 
+SMALL_BLOCK = 8  # tokens of the blocks of windows and states in a packed pool, about: one more than is needed is held
+
 
 class Pool(msgspec.Struct, frozen=True):
     """A sized pool. `tokens`: the figure that this version prints; `request_bytes`: one request of full length;
@@ -27,7 +29,13 @@ class Pool(msgspec.Struct, frozen=True):
 def request_blocks(layout: Layout, length: int, options: Options) -> int:
     """Blocks that one request of `length` tokens may come to hold, over all groups."""
     total = sum(group.count * _pages(group, length, options) for group in layout.groups)
-    return total + ceil(layout.request_bytes_apart / layout.block_bytes) if layout.request_bytes_apart else total
+    if not layout.beside:
+        return total
+    beside = sum(
+        spec.token_bytes * count * (min(spec.span - 1 + options.in_flight_tokens, length) + SMALL_BLOCK)
+        for spec, count in layout.beside
+    )
+    return total + ceil(beside / layout.block_bytes)
 
 
 def _pages(group: Group, length: int, options: Options) -> int:
@@ -101,7 +109,7 @@ def longest_request(layout: Layout, usable: int, options: Options) -> int:
     blocks = usable // layout.block_bytes
     if blocks <= 0 or request_blocks(layout, 1, options) > blocks:
         return 0
-    if layout.plain and not layout.request_bytes_apart:
+    if layout.plain:
         shared = options.decode_context_parallel * options.prefill_context_parallel
         return blocks * layout.block_tokens * shared
     low, high = 1, 2 * max(options.max_model_len, 1)

@@ -49,7 +49,7 @@ def _lines(start: Start) -> Iterator[str]:
         return
     if start.layout is not None and start.layout.state_block and o.version < releases.FLASHINFER_SAMPLER:
         yield from _state_block(start.layout, o)
-    yield _info(o, "model_runner.py", f"Starting to load model {_name(start)}...")
+    yield _info(o, _runner(o), f"Starting to load model {_name(start)}...")
     yield _weights_line(start)
     if start.layout is not None and start.layout.state_block and o.version >= releases.FLASHINFER_SAMPLER:
         yield from _state_block(start.layout, o)
@@ -60,17 +60,25 @@ def _lines(start: Start) -> Iterator[str]:
     if start.pool is not None and start.layout is not None:
         yield from _pool_v0(start, start.pool) if o.v0 else _pool(start, start.pool, start.layout)
     if start.graph_sizes:
-        yield _info(o, "model_runner.py", f"Graph capturing finished in 0 secs, took {start.graphs / GIB:.2f} GiB")
+        yield _info(o, _runner(o), f"Graph capturing finished in 0 secs, took {start.graphs / GIB:.2f} GiB")
 
 
 def _info(o: Options, source: str, text: str, level: str = "INFO") -> str:
     """A record in the version's format: brackets round the place from 0.8 on."""
-    place = f"[gpu_{source}:1]" if o.version >= releases.V1_DEFAULT else f"{source}:1]"
+    place = f"[{source}:1]" if o.version >= releases.V1_DEFAULT else f"{source}:1]"
     return f"{level} 01-01 00:00:00 {place} {text}"
 
 
+def _runner(o: Options) -> str:
+    return "model_runner.py" if o.v0 else "gpu_model_runner.py"
+
+
+def _worker(o: Options) -> str:
+    return "worker.py" if o.v0 else "gpu_worker.py"
+
+
 def _error(o: Options, text: str) -> str:
-    return _info(o, "worker.py", f"ValueError: {text}", "ERROR")
+    return _info(o, _worker(o), f"ValueError: {text}", "ERROR")
 
 
 def _name(start: Start) -> str:
@@ -131,7 +139,7 @@ def _state_block(found: Layout, o: Options) -> Iterator[str]:
 def _weights_line(start: Start) -> str:
     o, size = start.options, start.weights / GIB
     if o.v0:
-        return _info(o, "model_runner.py", f"Loading model weights took {size:.4f} GB")
+        return _info(o, _runner(o), f"Loading model weights took {size:.4f} GB")
     if o.version < (0, 8, 4):
         text = f"{size:.4f} GB and 0.000000 seconds"
     elif o.version < (0, 11, 1):
@@ -140,7 +148,7 @@ def _weights_line(start: Start) -> str:
         text = f"{size:.4f} GiB memory and 0.000000 seconds"
     else:
         text = f"{round(size, 2)} GiB memory and 0.000000 seconds"
-    return _info(o, "model_runner.py", f"Model loading took {text}")
+    return _info(o, _runner(o), f"Model loading took {text}")
 
 
 def _profile_v0(start: Start) -> Iterator[str]:
@@ -148,12 +156,12 @@ def _profile_v0(start: Start) -> Iterator[str]:
     o, share = start.options, start.share
     if o.version >= (0, 6, 5):
         yield _info(
-            o, "worker.py",
+            o, _worker(o),
             f"the current vLLM instance can use total_gpu_memory ({share.total / GIB:.2f}GiB) x gpu_memory_utilization "
             f"({o.utilisation:.2f}) = {share.budget / GIB:.2f}GiB",
         )  # fmt: skip
         yield _info(
-            o, "worker.py",
+            o, _worker(o),
             f"model weights take {start.weights / GIB:.2f}GiB; non_torch_memory takes {share.non_torch / GIB:.2f}GiB; "
             f"PyTorch activation peak memory takes {start.activation / GIB:.2f}GiB; "
             f"the rest of the memory reserved for KV Cache is {start.kv / GIB:.2f}GiB.",
@@ -161,7 +169,7 @@ def _profile_v0(start: Start) -> Iterator[str]:
     elif o.version >= (0, 6, 4):
         peak = start.weights + start.activation
         yield _info(
-            o, "worker.py",
+            o, _worker(o),
             f"Memory profiling results: total_gpu_memory={share.total / GIB:.2f}GiB "
             f"peak_torch_memory={peak / GIB:.2f}GiB non_torch_memory={share.non_torch / GIB:.2f}GiB "
             f"kv_cache_size={start.kv / GIB:.2f}GiB gpu_memory_utilization={o.utilisation:.2f}",
@@ -177,19 +185,19 @@ def _profile(start: Start) -> Iterator[str]:
             for mode, count in (("PIECEWISE", pieces), ("FULL", whole))
             if count
         ]
-        yield _info(o, "model_runner.py", f"Profiling CUDA graph memory: {', '.join(parts)}")
-        yield _info(o, "model_runner.py", f"Estimated CUDA graph memory: {start.graphs / GIB:.2f} GiB total")
+        yield _info(o, _runner(o), f"Profiling CUDA graph memory: {', '.join(parts)}")
+        yield _info(o, _runner(o), f"Estimated CUDA graph memory: {start.graphs / GIB:.2f} GiB total")
     if o.kv_bytes is not None:
         yield _info(
-            o, "worker.py",
+            o, _worker(o),
             f"Initial free memory {_gib(share.free, o)} GiB, reserved {_gib(start.kv, o)} GiB memory for KV Cache as "
             "specified by kv_cache_memory_bytes config and skipped memory profiling.",
         )  # fmt: skip
         return
     if o.version >= releases.OWN_MEMORY_ONLY:
-        yield _info(o, "worker.py", _breakdown(start), "DEBUG")
+        yield _info(o, _worker(o), _breakdown(start), "DEBUG")
     if o.version >= releases.HYBRID_GROUPS:
-        yield _info(o, "worker.py", f"Available KV cache memory: {_gib(start.kv, o)} GiB")
+        yield _info(o, _worker(o), f"Available KV cache memory: {_gib(start.kv, o)} GiB")
 
 
 def _breakdown(start: Start) -> str:
@@ -227,21 +235,23 @@ def _pool(start: Start, held: Pool, found: Layout) -> Iterator[str]:
     concurrency = f"Maximum concurrency for {length:,} tokens per request: {held.concurrency:.2f}x"
     shared = o.decode_context_parallel * o.prefill_context_parallel
     if shared > 1 and o.version <= releases.GRAPHS_CHARGED:
-        yield _info(o, "kv.py", f"Multiplying the GPU KV cache size by the cp_world_size {shared}.")
+        yield _info(o, "kv_cache_utils.py", f"Multiplying the GPU KV cache size by the cp_world_size {shared}.")
     if o.block_override:
         size = max(0, start.kv) // found.block_bytes
-        yield _info(o, "kv.py", f"Overriding num_gpu_blocks={size} with num_gpu_blocks_override={o.block_override}")
+        yield _info(
+            o, "kv_cache_utils.py", f"Overriding num_gpu_blocks={size} with num_gpu_blocks_override={o.block_override}"
+        )
     if o.auto_length and length < o.max_model_len:
         yield _info(
-            o, "kv.py",
+            o, "kv_cache_utils.py",
             f"Auto-fit max_model_len: reduced from {o.max_model_len} to {length} to fit in available KV cache memory "
             f"({_gib(start.kv, o)} GiB GPU)",
         )  # fmt: skip
     if o.version >= releases.LARGE_CARD_TIER:
-        yield _info(o, "kv.py", f"{tokens}, {concurrency}")
+        yield _info(o, "kv_cache_utils.py", f"{tokens}, {concurrency}")
         return
-    yield _info(o, "kv.py", tokens)
-    yield _info(o, "kv.py", concurrency)
+    yield _info(o, "kv_cache_utils.py", tokens)
+    yield _info(o, "kv_cache_utils.py", concurrency)
 
 
 def _too_little_free(start: Start) -> str:

@@ -13,9 +13,10 @@ from loadpath.engines.vllm.planning.kv_specs import specs
 from loadpath.engines.vllm.planning.kv_tokens import Pool, pool, request_blocks
 from loadpath.engines.vllm.planning.lines import Start, lines
 from loadpath.engines.vllm.planning.options import BadSetting, Options, options
-from loadpath.engines.vllm.planning.resident import WEIGHTS_ERROR, Resident, resident
+from loadpath.engines.vllm.planning.resident import WEIGHTS_ERROR, Resident, dtype_of, resident, served
 from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Card, Deployment
+from loadpath.planning.identity import identity
 
 
 class _Stage(msgspec.Struct, frozen=True):
@@ -156,6 +157,9 @@ def _as_plan(
         longest_context=held.longest if held else None,
         gpus_planned=_gpus(deployment, o, stages, kv),
         host_bytes=o.offload_bytes * len(deployment.cards) + o.host_kv_bytes,
+        identity=identity(
+            served(deployment), "vllm", least.card.capability, o.version, o.kv_dtype, dtype_of(deployment.settings)
+        ),
         lines=lines(start),
         notes=tuple(_notes(deployment, o, least, held)),
         settings=_settings(o),
@@ -227,7 +231,9 @@ def _notes(deployment: Deployment, o: Options, least: _Stage, held: Pool | None)
     if o.data_parallel > 1:
         told.append("Each data-parallel replica has a pool of its own; figures are of one.")
     found = least.layout
-    if found and not found.plain and held:
+    if found and found.beside:
+        told.append("The pool of compressed caches is approximated: concurrency may be 10 % less.")
+    elif found and not found.plain and held:
         blocks = request_blocks(found, o.max_model_len, o)
         told.append(
             f"Layers keep their cache in {found.group_count} groups: one request of {show_count(o.max_model_len)} tokens "

@@ -58,12 +58,12 @@ def activation(shape: ModelShape, options: Options, device: Device, last_stage: 
         shape, options.tensor_parallel, options.dtype_bytes, _experts_key(options), _compiled(options),
         device.capability or (8, 0),
     )  # fmt: skip
-    kept = workspace * batch + matrix_workspace(device.capability)
-    encoder = 0
+    multiply = matrix_workspace(device.capability)
+    kept, encoder = workspace * batch + multiply, 0
     if encoders.profiled(shape, options):
-        # The encoder's products take a matrix workspace of their own.
-        kept += encoders.output_bytes(shape, options) + matrix_workspace(device.capability)
-        encoder = encoders.pass_bytes(shape, options)
+        # The encoder runs first, and its products take a matrix workspace of their own.
+        kept += encoders.output_bytes(shape, options) + multiply
+        encoder = encoders.pass_bytes(shape, options) + 2 * multiply
     inside = forward * batch + _latent_workspace(shape, options)
     if shape.towers and options.v0:
         inside += shape.hidden * options.dtype_bytes * batch  # text and image embeddings, merged beforehand
@@ -74,7 +74,7 @@ def activation(shape: ModelShape, options: Options, device: Device, last_stage: 
     hidden = shape.hidden * options.dtype_bytes
     sampler = rows_bytes + hidden * (batch + (1 if options.second_runner else 2) * rows)
     buffer = _triton_buffer(options, device, rows) * shape.vocab
-    peak = kept + max(inside, sampler + buffer, encoder)
+    peak = max(kept + max(inside, sampler + buffer), encoder)
     if options.version < releases.MEASURED_PEAK:
         peak = round(peak * CACHED_BLOCKS)
     return Activation(peak, kept + buffer, sampler + buffer, inside)

@@ -40,12 +40,12 @@ class Resident(msgspec.Struct, frozen=True):
 
 def resident(deployment: Deployment, o: Options, stage: int, card: Card) -> Resident:
     """What a rank of pipeline stage `stage` holds."""
-    shape = _served(deployment.shape, (deployment.settings.get("quantization") or "").lower())
+    shape = served(deployment)
     split = _split(o, stage)
     last = stage == o.pipeline_parallel - 1
     own_drafter = last and "mtp" in o.speculation.method and shape.drafter is not None and deployment.drafter is None
     kept = keeping(shape, card.capability, o.version)
-    dtype = _dtype(deployment.settings)
+    dtype = dtype_of(deployment.settings)
     found = _weights(shape, split, kept, dtype, own_drafter)
     if deployment.checkpoint is not None and shape is deployment.shape:
         found = checkpoint_weights(shape, deployment.checkpoint, split, kept, dtype, own_drafter)
@@ -65,6 +65,11 @@ def _weights(shape: ModelShape, split: Split, keeping: Keeping, dtype: str, draf
     return weights(shape, split, keeping, dtype, drafter)
 
 
+def served(deployment: Deployment) -> ModelShape:
+    """The shape as it is served: `--quantization` may quantise it at load."""
+    return _served(deployment.shape, (deployment.settings.get("quantization") or "").lower())
+
+
 @per_shape
 def _served(shape: ModelShape, quantization: str) -> ModelShape:
     """The shape with the scheme that the engine makes at load, where the checkpoint has none."""
@@ -79,7 +84,8 @@ def _split(o: Options, stage: int, stages: int = 0) -> Split:
     return Split(tp=o.tensor_parallel, pp=stages or o.pipeline_parallel, stage=stage, ep=shared)
 
 
-def _dtype(settings: dict[str, Any]) -> str:
+def dtype_of(settings: dict[str, Any]) -> str:
+    """The type of unquantised weights that `--dtype` asks for; "": the model's own."""
     named = settings.get("dtype") or ""
     return {"auto": "", "half": "float16", "float": "float32"}.get(named, named)
 
