@@ -121,13 +121,25 @@ def _as_plan(
         longest_context=longest, host_bytes=one.host.total, lines=lines(start),
         gpus_planned=tuple(_gpu(deployment, machine, i, u, assumed) for i, u in enumerate(one.gpus)),
         notes=tuple(_notes(machine, chosen, shape, file_type, assumed, refused)), settings=_settings(o, one, file_type),
+        identity=_identity(engine, shape, card, file_type, o),
     )  # fmt: skip
+
+
+def _identity(engine: str, shape: ModelShape, card: Card, file_type: str, o: Options) -> Identity:
+    """What the products are made of: the file's types by ggml's own kernels."""
+    types = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+    dtype = types.get(file_type, "")
+    stored = None if dtype else Quantisation(method="gguf", bits=4, format=file_type)
+    cache = o.key_type if o.key_type == o.value_type else f"{o.key_type} keys, {o.value_type} values"
+    return identity(
+        msgspec.structs.replace(shape, quantisation=stored), engine, card.capability, None, cache.lower(), dtype
+    )
 
 
 def _gpu(deployment: Deployment, machine: Machine, index: int, use: Use, assumed: bool) -> GpuPlan:
     card = deployment.cards[index]
     stored: Basis = "exact" if machine.known_order else "assumed" if assumed else "modelled"
-    error = compute.KNOWN_ERROR if machine.wide.simple else compute.LATENT_ERROR
+    error = machine.wide.error(machine.options.build)
     parts = (
         PlanPart("weights", use.weights, stored, None if stored != "modelled" else 0.01),
         PlanPart("KV cache", use.cache, "exact"),
@@ -174,8 +186,8 @@ def _notes(
             machine.sizes.host_experts[one.placement.experts[1]] - machine.sizes.host_experts[one.placement.experts[0]]
         )
         yield f"experts of {count} layers ({held}) are in host memory"
-    if not machine.wide.simple:
-        yield "compute buffers of latent and recurrent layers are estimates"
+    if machine.wide.error(o.build) == compute.RECURRENT_ERROR:
+        yield "the compute buffer of recurrent layers is an estimate: their graphs differ from build to build"
     if any(isinstance(m, CompressedAttention) for layer in shape.layers for m in layer.mixers):
         yield "DeepSeek-V4's compressed caches are estimates"
     if o.split_mode not in ("layer", "none"):
