@@ -13,11 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Finding", "Remedy", "Report", "__version__", "read", "read_text"]
+__all__ = ["Finding", "Remedy", "Report", "__version__", "check", "read", "read_text"]
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from os import PathLike
 
+    from loadpath.core.layers import Layer
     from loadpath.core.report import Finding, Remedy, Report
 
 
@@ -36,6 +38,17 @@ def read_text(text: str, name: str = "text") -> Report:
     from loadpath.reading.service import read_bytes
 
     return read_bytes([(name, text.encode("utf-8", "surrogateescape"))])
+
+
+def check(root: str | PathLike[str] = "/", layers: Collection[Layer] = ()) -> Report:
+    """The report on this machine, layer by layer: read-only probes with time-outs; nothing is changed.
+
+    `root`: a saved machine's file tree, in which nothing is run. `layers`: only these.
+    """
+    from loadpath.checking.service import check as checked
+    from loadpath.collect.probe import Machine
+
+    return checked(Machine(str(root)), layers)
 
 
 def __getattr__(name: str) -> object:

@@ -247,3 +247,36 @@ def test_a_log_that_may_not_be_read_is_said(machine: Machine) -> None:
     )
     report = tree.check()
     assert "kernel log may not be read" in next(x for x in report.layers if x.layer == "kernel-module").why
+
+
+def test_a_card_that_needs_the_open_module_and_is_given_the_other(machine: Machine) -> None:
+    tree = machine("count 0\ncuInit 100")
+    tree.file("/sys/bus/pci/devices/0000:01:00.0/device", "0x2901")
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0/driver")
+    for path in ("/dev/nvidia0", "/proc/driver/nvidia/gpus"):
+        tree.remove(path)
+    tree.file("/proc/driver/nvidia/version", f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {DRIVER}  Wed Sep 10\n")
+    report = tree.check()
+    assert report.root_cause == "open-module-required", report.root_cause
+
+
+def test_nvidia_smi_that_hangs_in_the_kernel(machine: Machine) -> None:
+    tree = machine()
+    tree.command("nvidia-smi", (
+        b'#loadpath-sample {"name":"nvidia-smi","kind":"nvidia-smi","command":"nvidia-smi","seconds":10.0,"outcome":"timed-out",'
+        b'"note":"no answer in 10 s, state D, waits in os_acquire_rwlock_write; still there 2 s after SIGKILL (state D)"}\n'
+    ))  # fmt: skip
+    report = tree.check()
+    assert report.root_cause == "driver-call-hangs"
+    assert report.root is not None and report.root.operator_action == "drain"
+    assert "in os_acquire_rwlock_write" in report.root.cause
+
+
+def test_a_gsp_time_out_in_the_log_explains_the_hang(machine: Machine) -> None:
+    tree = machine("hang nvmlDeviceGetCount", timeout_s=1.0)
+    tree.command(
+        "dmesg",
+        "[ 812.4] NVRM: Xid (PCI:0000:01:00): 119, pid=4711, name=nvidia-smi, Timeout after 45s of waiting for RPC "
+        "response from GPU0 GSP! Expected function 76.\n",
+    )
+    assert tree.check().root_cause == "gsp-timeout"

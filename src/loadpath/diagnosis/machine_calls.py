@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from loadpath.core.case import Case
 from loadpath.core.facts.machine import ProbeRan
 from loadpath.core.report import Finding
-from loadpath.core.units import show_count
 from loadpath.diagnosis.rule import Rule, finding
 
 CALLS = {"nvidia-smi": "nvidia-smi", "nvml": "NVML", "cuda-init": "cuInit", "device-access": "Opening the device files",
@@ -30,8 +30,10 @@ def judge_hung(case: Case) -> Iterator[Finding]:
         "command": first.command, "last": _last(case, first),
         "waits": (f" (in {stuck[1]})" if stuck[1] else " there") if stuck else None,
     }  # fmt: skip
-    figures = {"timed_out": [p.name for p in hung], "count": show_count(len(hung))}
-    yield finding("driver-call-hangs", hung, case=case, values=values, certainty="established", figures=figures)
+    figures = {"timed_out": [p.name for p in hung]}
+    # Only what is stuck in the kernel needs a person at once; another call may merely have been slow.
+    action: dict[str, Any] = {} if stuck else {"operator_action": "none", "blast_radius": None}
+    yield finding("driver-call-hangs", hung, case=case, values=values, certainty="established", figures=figures, **action)
 
 
 def judge_crashed(case: Case) -> Iterator[Finding]:

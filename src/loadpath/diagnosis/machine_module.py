@@ -9,6 +9,7 @@ from loadpath.core.facts.gpu import DriverVersions, PciDevice, SmiFailed
 from loadpath.core.facts.machine import KernelModules, Whereabouts
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule, finding
+from loadpath.knowledge.gpus import generation_of
 
 OTHER_DRIVERS = ("nouveau", "nova_core", "vfio-pci", "vfio_pci")
 
@@ -92,6 +93,25 @@ def _unseen(case: Case, modules: KernelModules, boards: Sequence[PciDevice]) -> 
     return finding("driver-not-loaded", [modules, *boards[:2]], case=case, cause=cause)
 
 
+def judge_flavour(case: Case) -> Iterator[Finding]:
+    """The module is loaded and of the flavour that this card's generation cannot use."""
+    proc = next((v for v in case.all(DriverVersions) if v.view == "proc" and v.flavour), None)
+    unbound = [d for d in case.all(PciDevice) if d.is_gpu and d.answers and d.kernel_driver is None]
+    if proc is None:
+        return
+    for device in unbound:
+        generation = generation_of(device.device_id, device.name)
+        if generation is None or generation.modules in ("either", proc.flavour):
+            continue
+        row = "open-module-required" if generation.modules == "open" else "open-module-cannot-drive-gpu"
+        cause = (
+            f"The {proc.flavour} module {proc.driver} is loaded and does not take the card at {device.slot} ({generation.architecture}, "
+            f"10de:{device.device_id}): this generation works with the {generation.modules} module only."
+        )
+        yield finding(row, [proc, device], case=case, cause=cause, certainty="likely")
+        return
+
+
 RULES = (
     Rule(
         judge_not_loaded,
@@ -99,4 +119,5 @@ RULES = (
         ("module-missing-for-kernel", "driver-not-loaded"),
         (DriverVersions,),
     ),
+    Rule(judge_flavour, (DriverVersions, PciDevice), ("open-module-required", "open-module-cannot-drive-gpu")),
 )
