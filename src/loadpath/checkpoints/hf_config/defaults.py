@@ -1,6 +1,6 @@
 """What a configuration class of `transformers` assumes for a key that config.json leaves out.
 
-`defaults.json` is generated from `transformers` itself (tests/checkpoints/reference.py): model_type → key → value, only
+`defaults.json` is generated from `transformers` itself (tests/transformers_reference.py): model_type → key → value, only
 the keys that this folder reads.
 """
 

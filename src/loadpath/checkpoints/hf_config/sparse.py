@@ -21,10 +21,13 @@ _RATIOS = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4
 def deepseek_v4(f: Fields) -> ModelShape:
     """Compressed attention with hyper-connections; the first layers route by hash."""
     count = stack.layer_count(f)
-    ratios = _ratios(f, count)
+    routed = feeds.experts(f, _V4)
+    hashed = msgspec.structs.replace(routed, router_bias=False)
+    listed = f.items("mlp_layer_types")
+    first = listed.count("hash_moe") if listed else f.integer("num_hash_layers", default=3)
     layers = tuple(
-        Layer(mixers=(_compressed(f, ratio),), feeds=(feeds.experts(f, _V4, index),), norms=2)
-        for index, ratio in enumerate(ratios)
+        Layer(mixers=(_compressed(f, ratio),), feeds=(hashed if index < first else routed,), norms=2)
+        for index, ratio in enumerate(_ratios(f, count))
     )
     width = f.integer("qk_rope_head_dim")
     return stack.around(
@@ -135,20 +138,25 @@ def _mimo_feeds(f: Fields, family: Family, index: int, count: int) -> tuple[Dens
 
 
 def minimax_m3(f: Fields) -> ModelShape:
-    """Grouped attention with an indexer of blocks; the indexer's keys are kept in the layer's other parameters."""
-    family = FAMILIES["minimax_m2"]
-    family = msgspec.structs.replace(family, qk_norm="head")
-    shape = stack.decoder(f, family)
+    """Grouped attention whose sparse layers keep the keys of an indexer of blocks beside the cache."""
+    family = msgspec.structs.replace(FAMILIES["minimax_m2"], qk_norm="head")
+    count = stack.layer_count(f)
     listed = f.items("layer_types")
-    if "minimax_m3_sparse" not in listed:
-        return shape
-    hidden, dim = shape.hidden, f.integer("index_head_dim", default=128)
-    indexer = hidden * (f.integer("index_n_heads", default=4) + 1) * dim + 2 * dim
-    layers = tuple(
-        msgspec.structs.replace(layer, other=indexer) if listed[index] == "minimax_m3_sparse" else layer
-        for index, layer in enumerate(shape.layers)
+    section = f.section("sparse_attention_config") or f
+    plain = mixers.attention(f, family, "full")
+    sparse = msgspec.structs.replace(
+        plain,
+        index_heads=section.integer("index_n_heads", "sparse_num_index_heads", default=4),
+        index_dim=section.integer("index_head_dim", "sparse_index_dim", default=128),
     )
-    return msgspec.structs.replace(shape, layers=layers)
+    marks = (
+        section.items("sparse_attention_freq") or [kind == "minimax_m3_sparse" for kind in listed] or [False] * count
+    )
+    layers = tuple(
+        Layer(mixers=(sparse if marks[index] else plain,), feeds=feeds.feeds(f, family, "full", index, count))
+        for index in range(count)
+    )
+    return stack.around(f, family, layers)
 
 
 def step3p5(f: Fields) -> ModelShape:
