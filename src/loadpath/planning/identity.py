@@ -9,6 +9,7 @@ from __future__ import annotations
 from loadpath.core.plan import Identity
 from loadpath.core.shape import Experts, ModelShape, Quantisation
 from loadpath.knowledge.kernels import Capability, Kernel, Part, kernel_for
+from loadpath.planning.per_shape import per_shape
 
 _TYPES = {"bfloat16": "BF16", "float16": "FP16", "float32": "FP32"}
 _KV_TYPES = {
@@ -22,6 +23,7 @@ _SAID = (
 )  # fmt: skip
 
 
+@per_shape
 def identity(
     shape: ModelShape,
     engine: str,

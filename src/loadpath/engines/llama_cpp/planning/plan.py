@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from loadpath.core.plan import Basis, GpuPlan, Plan, PlanPart
-from loadpath.core.shape import CompressedAttention, ModelShape
+import msgspec
+
+from loadpath.core.plan import Basis, GpuPlan, Identity, Plan, PlanPart
+from loadpath.core.shape import CompressedAttention, ModelShape, Quantisation
 from loadpath.core.units import show_bytes
 from loadpath.engines.llama_cpp.planning import builds, compute
 from loadpath.engines.llama_cpp.planning.kv import rows
@@ -24,6 +26,7 @@ from loadpath.engines.llama_cpp.planning.placement import (
 )
 from loadpath.engines.llama_cpp.planning.sizes import sizes
 from loadpath.planning.deployment import Card, Deployment
+from loadpath.planning.identity import identity
 
 DEFAULT_TYPE = "Q4_K_M"
 """What llama-server downloads of a repository where no type is named."""

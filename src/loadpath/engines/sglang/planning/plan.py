@@ -16,6 +16,7 @@ from loadpath.engines.sglang.planning.options import Options, options
 from loadpath.engines.sglang.planning.pools import Pools, pools
 from loadpath.engines.sglang.planning.resident import DRAFT_COUNTED_SINCE, Resident, resident
 from loadpath.planning.deployment import Card, Deployment
+from loadpath.planning.identity import identity
 
 CONTEXT_BYTES = {"one": 0.70 * GIB, "many": 1.85 * GIB}
 """What a rank's card lacks before the weights: CUDA context and communicators. Seen in public logs of 0.4 to 0.5.22: alone
@@ -134,7 +135,8 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
         kv_blocks=pool.tokens // o.page, kv_block_tokens=o.page,
         request_bytes=round(o.context * size.full + window + size.state * o.slots_per_request),
         longest_context=pool.tokens, gpus_planned=_gpus(deployment, o, sums, pool, after_pools - sums.graphs),
-        identity=None, lines=lines(start), notes=tuple(_notes(deployment, o, sums, size, pool, after_pools, error)),
+        identity=identity(shape, "sglang", sums.card.capability, o.version, o.kv_dtype),
+        lines=lines(start), notes=tuple(_notes(deployment, o, sums, size, pool, after_pools, error)),
         settings=_settings(o),
     )  # fmt: skip
 
