@@ -41,12 +41,14 @@ if TYPE_CHECKING:
 @click.option(
     "--run-framework", is_flag=True, help="Also start PyTorch in a process of its own and ask it what it sees."
 )
+@click.option("--image", metavar="IMAGE", help="Also start a container of this local image for a moment and look inside.")
+@click.option("--container", metavar="NAME", help="Also look inside this running container.")
 @click.option("--list", "list_only", is_flag=True, help="List the probes and run none.")
 @click.option("-v", "--verbose", is_flag=True, help="Say each command on standard error, also without a terminal.")
 @output_options
 def command(
     layers: tuple[str, ...], timeout: float, root: str, save: str | None, list_only: bool, verbose: bool,
-    python: str | None, run_framework: bool, **output: object,
+    python: str | None, run_framework: bool, image: str | None, container: str | None, **output: object,
 ) -> None:  # fmt: skip
     """Check this machine layer by layer, and name the first that does not hold.
 
@@ -58,6 +60,8 @@ def command(
       loadpath check
       sudo loadpath check --html machine.html
       loadpath check --layer kernel-module --layer device-nodes
+      loadpath check --container vllm
+      loadpath check --image vllm/vllm-openai:latest
       loadpath check --save evidence/ && loadpath read evidence/
 
     \b
@@ -75,7 +79,13 @@ def command(
     shown = Output(**output)  # type: ignore[arg-type]
     options = {"python": python or "", "run-framework": "yes" if run_framework else ""}
     loud = verbose or sys.stderr.isatty()
-    samples = gathered(Machine(root, timeout_s=timeout, options=options), wanted, _tell if loud else None)
+    machine = Machine(root, timeout_s=timeout, options=options)
+    samples = gathered(machine, wanted, _tell if loud else None)
+    if image or container:
+        from loadpath.collect.inside import look
+
+        inside = look(machine, image or "", container or "", lambda text: click.echo(text, err=True))
+        samples = (*samples, *inside)
     if save:
         try:
             Path(save).mkdir(parents=True, exist_ok=True)

@@ -67,6 +67,7 @@ MODULES: tuple[str, ...] = (
     "container_stack",
     "host_figures",
     "engines_seen",
+    "inside",
     "gpu_code",
     "installed_runtime",
     "installed_libraries",

@@ -176,3 +176,28 @@ class EngineLog(Fact, frozen=True, kw_only=True):
     how: str
     where: str = ""
     read: bool = False
+
+
+class InsideSeen(Fact, frozen=True, kw_only=True):
+    """What a look into a container, or into one started from an image for it, showed of the GPU's way in.
+
+    `place`: `container NAME` or `image NAME`; `asked`: the options by which GPUs were asked for (of an image's trial).
+    `devices`: NVIDIA's device files, each with whether it could be opened. `libraries`: driver libraries, path → the file
+    that it leads to. `compat`: forward-compatibility libraries of the image. `smi`: what `nvidia-smi -L` said, if it is there.
+    """
+
+    place: str
+    tool: str
+    asked: str = ""
+    devices: dict[str, bool] = {}
+    libraries: dict[str, str] = {}
+    compat: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    shm_bytes: int | None = None
+    memlock_bytes: int | None = None
+    memlock_unlimited: bool = False
+    open_files: int | None = None
+    memory_bytes: int | None = None
+    smi: tuple[str, ...] | None = None
+    packages: dict[str, str] = {}
+    os: str | None = None
