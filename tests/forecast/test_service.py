@@ -47,7 +47,7 @@ def test_the_predicted_length_fits_when_it_is_asked_for() -> None:
 def test_solve_names_changes_that_do_it() -> None:
     report = answer(TOO_LONG, Wants(solve=True, concurrency=1))
     assert report.tables[-1].rows, "an 8B model at 131,072 tokens fits a 24 GB card in 4 bits"
-    assert all(ratio >= 1 for ratio in column(report, "concurrency"))  # type: ignore[operator]
+    assert all(ratio >= 1 for ratio in column(report, "requests at once"))  # type: ignore[operator]
 
 
 def test_which_gpu_lists_the_smallest_that_fits_first() -> None:

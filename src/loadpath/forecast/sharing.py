@@ -21,36 +21,35 @@ from loadpath.planning.deployment import Deployment
 COLUMNS = (
     Column("way"), Column("each has", "bytes"), Column("fits"), Column("KV of all", "tokens"), Column("isolates"), Column("costs"),
 )  # fmt: skip
+_EACH = "weights and a CUDA context for each"
 WAYS = (
     ("one process, batching", "requests from each other, as the engine does", "nothing"),
-    ("time-slicing", "nothing: no memory limit, one fault or OOM can take the others", "weights and a CUDA context for each; they take turns"),
-    ("MPS", "shares of the SMs and a memory limit, where set; a fatal fault ends all clients", "weights and a CUDA context for each"),
-    ("MIG", "memory, cache, SMs and faults, in hardware", "weights and a CUDA context for each; the slices' fixed sizes"),
-)  # fmt: skip
+    ("time-slicing", "nothing: no memory limit, one fault or OOM can take the others", f"{_EACH}; they take turns"),
+    ("MPS", "shares of the SMs and a memory limit, where set; a fatal fault ends all clients", _EACH),
+    ("MIG", "memory, cache, SMs and faults, in hardware", f"{_EACH}; the slices' fixed sizes"),
+)
 _SAYS = (Column("way"), Column("isolates"), Column("costs"))
 SHARE = 0.9
 """Of the card, divided among the processes that share it without slices."""
 
 
 def sharing(request: Request, processes: int) -> tuple[Table, Table]:
-    """What each way isolates and costs, and what it leaves: one engine process, and `processes` of them on the same card, each way. Raises PlanRefused."""
+    """What each way isolates and costs, and what it leaves for the cache. Raises PlanRefused."""
     whole = deployment(request)
     if len(whole.cards) != 1:
         raise PlanRefused("--share divides one card: plan for one (--gpus 1)")
     if processes < 2:
         raise PlanRefused("--share K: two processes at least were expected")
     one = planned(whole)
-    rows: list[tuple[Cell, ...]] = [
-        ("one process, batching", *_figures(one, 1), "the requests, as the engine does", "nothing")
-    ]
+    rows: list[tuple[Cell, ...]] = [("one process, batching", *_figures(one, 1))]
     part = _divided(whole, processes)
     if part is not None:
         rows.append((f"time-slicing, {processes}", *_figures(part, processes)))
         rows.append((f"MPS, {processes}", *_figures(part, processes)))
     rows += _slices(request, whole, processes)
-    return Table(
-        "sharing", f"{processes} processes on one {whole.cards[0].name}", COLUMNS, tuple(rows), _why(one, rows)
-    )
+    title = f"{processes} processes on one {whole.cards[0].name}"
+    figures = Table("sharing", title, COLUMNS, tuple(rows), _why(one, rows))
+    return Table("ways-to-share", "What each way isolates and costs", _SAYS, WAYS), figures
 
 
 def _figures(made: Plan | None, processes: int) -> tuple[Cell, ...]:

@@ -13,7 +13,7 @@ import msgspec
 
 from loadpath.core.plan import Plan
 from loadpath.core.shape import ModelShape, Quantisation, Role
-from loadpath.core.table import Column, Table
+from loadpath.core.table import Cell, Column, Table
 from loadpath.engines.registry import flag
 from loadpath.forecast.commands import lever
 from loadpath.forecast.deploy import with_settings
@@ -57,11 +57,7 @@ def solve(deployed: Deployment, concurrency: float = 1.0, length: int | None = N
             raise PlanRefused(f"{deployed.engine} has no flag for the context length")
         deployed = with_settings(deployed, wanted)
     found = list(itertools.islice(_minimal(deployed, concurrency), MOST_SHOWN))
-    rows = tuple(
-        (_words(changes), " ".join(c.command for c in changes if c.command), made.weights_bytes, made.kv_bytes,
-         made.kv_tokens, round(made.max_concurrency, 2))
-        for changes, made in found
-    )  # fmt: skip
+    rows = tuple(_row(changes, made) for changes, made in found)
     asked = f"{concurrency:g} x {length:,} tokens" if length else f"{concurrency:g} full-length requests"
     note = (
         "Each row alone does it; the first takes least away. Smaller weights or cache cost some accuracy: measure yours."
@@ -70,9 +66,14 @@ def solve(deployed: Deployment, concurrency: float = 1.0, length: int | None = N
     )
     columns = (
         Column("change"), Column("flags"), Column("weights", "bytes"), Column("KV cache", "bytes"), Column("KV", "tokens"),
-        Column("concurrency"),
+        Column("requests at once"),
     )  # fmt: skip
     return Table("solve", f"What fits {asked}", columns, rows, note)
+
+
+def _row(changes: tuple[Change, ...], made: Plan) -> tuple[Cell, ...]:
+    flags = " ".join(c.command for c in changes if c.command)
+    return (_words(changes), flags, made.weights_bytes, made.kv_bytes, made.kv_tokens, round(made.max_concurrency, 2))
 
 
 def _words(changes: tuple[Change, ...]) -> str:

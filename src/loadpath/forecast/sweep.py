@@ -18,7 +18,7 @@ from loadpath.planning.deployment import Deployment
 MOST_POINTS = 100_000
 FIGURES = (
     Column("weights", "bytes"), Column("activation peak", "bytes"), Column("KV cache", "bytes"), Column("KV", "tokens"),
-    Column("concurrency"), Column("fits"),
+    Column("requests at once"), Column("fits"),
 )  # fmt: skip
 _RANGE = re.compile(r"^(\d+(?:\.\d+)?):(\d+(?:\.\d+)?):(\*?)(\d+(?:\.\d+)?)$")
 

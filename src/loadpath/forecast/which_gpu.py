@@ -17,7 +17,7 @@ ALONE = ("soc",)
 """Boards that no second one can be joined to."""
 COLUMNS = (
     Column("GPU"), Column("cards"), Column("memory in all", "bytes"), Column("weights", "bytes"), Column("KV", "tokens"),
-    Column("concurrency"), Column("note"),
+    Column("requests at once"), Column("note"),
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from loadpath.core.quantities import show_quantity
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """Letters of marked points, in their order."""
 SMALLEST = 1e-99
-"""Below it a value on a log axis is no figure of any machine."""
+"""Below it a value is no figure of any machine: it is drawn as nothing."""
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +77,17 @@ def scales(chart: Chart) -> tuple[Scale, Scale]:
 
 
 def visible(chart: Chart, series: Series) -> tuple[tuple[float, float], ...]:
-    """The points that can be drawn: finite, and positive on log axes."""
-    return tuple((x, y) for x, y in series.points if _drawable(x, chart.x.log) and _drawable(y, chart.y.log))
+    """The points that can be drawn: finite, and positive on log axes; what is next to nothing is nothing."""
+    points = ((_plain(x), _plain(y)) for x, y in series.points)
+    return tuple((x, y) for x, y in points if _drawable(x, chart.x.log) and _drawable(y, chart.y.log))
+
+
+def _plain(value: float) -> float:
+    return 0.0 if abs(value) < SMALLEST else value
 
 
 def _drawable(value: float, log: bool) -> bool:
-    return math.isfinite(value) and (value > SMALLEST or not log)
+    return math.isfinite(value) and (value > 0 or not log)
 
 
 def letters(chart: Chart) -> tuple[tuple[str, Series], ...]:

@@ -6,7 +6,7 @@ from loadpath.core.table import Table
 from loadpath.rendering.chart import Axis, Chart, Series
 
 MOST_LINES = 8
-WHAT = "concurrency"
+WHAT = "requests at once"
 
 
 def chart(table: Table) -> Chart | None:

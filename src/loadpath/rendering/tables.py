@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from loadpath.core.table import Cell, Column, Table
 from loadpath.core.units import show_bytes, show_count, show_seconds
 
+GAP = "  "
+MANY = 7
+"""From so many columns on they stand one blank apart, to fit 80."""
+SHORT = 12
+"""A text column is not made narrower than this."""
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -57,6 +64,42 @@ def is_number(column: Column, table: Table) -> bool:
     """Whether a column holds figures only, to be set to the right."""
     at = table.columns.index(column)
     return all(isinstance(row[at], int | float | None) and not isinstance(row[at], bool) for row in table.rows)
+
+
+def laid_out(table: Table, width: int, most: int | None = None) -> tuple[list[str], list[str]]:
+    """(lines of the head, lines of the body) in `width` columns: figures are never broken, texts and heads wrap."""
+    rows, names = cells(table, most), heads(table)
+    numeric = [is_number(column, table) for column in table.columns]
+    gap = GAP if len(names) < MANY else " "
+    widths = _widths(names, rows, numeric, width - len(gap) * (len(names) - 1))
+    head = _wrapped(names, widths, numeric, gap)
+    return head, [line for row in rows for line in _wrapped(row, widths, numeric, gap)]
+
+
+def _widths(names: list[str], rows: list[list[str]], numeric: list[bool], width: int) -> list[int]:
+    """Figures and short texts take what they need; long texts share what is left."""
+    needs = []
+    for at, name in enumerate(names):
+        longest = max((len(row[at]) for row in rows), default=1)
+        needs.append(max(longest, *map(len, name.split())))
+    texts = [at for at, number in enumerate(numeric) if not number and needs[at] > SHORT]
+    free = width - sum(need for at, need in enumerate(needs) if at not in texts)
+    for at in sorted(texts, key=lambda i: needs[i]):  # what a shorter one does not need, longer ones get
+        needs[at] = min(needs[at], max(SHORT, free // len(texts)))
+        free -= needs[at]
+        texts = texts[1:]
+    return needs
+
+
+def _wrapped(row: list[str], widths: list[int], numeric: list[bool], gap: str) -> list[str]:
+    """One row as lines, each column set right (figures) or left."""
+    parts = [textwrap.wrap(text, max(w, 1)) or [""] for text, w in zip(row, widths, strict=True)]
+    lines = []
+    for depth in range(max(map(len, parts))):
+        texts = [part[depth] if depth < len(part) else "" for part in parts]
+        padded = [t.rjust(w) if n else t.ljust(w) for t, w, n in zip(texts, widths, numeric, strict=True)]
+        lines.append(gap.join(padded).rstrip())
+    return lines
 
 
 def to_csv(table: Table) -> str:

@@ -32,7 +32,6 @@ MOST_EVIDENCE_CHARS = 600
 MOST_NOTED = 6
 MOST_ROWS = 60
 WIDEST_PLOT = 96
-LONGEST_WORD = 24
 MOST_LINE = 200
 """Characters of a predicted line; engines dump all their settings in one."""
 
@@ -72,7 +71,7 @@ def blocks(report: Report, width: int, glyphs: Glyphs) -> list[RenderableType]:
         made += [_heading(f"Memory of GPU {ledger.gpu}"), *_ledger(ledger, width)]
     made += _plan(report.plan) if report.plan else []
     for table in report.tables:
-        made += _figures(table)
+        made += _figures(table, width)
         if chart := swept.chart(table):
             made.append(_in(plot(chart, min(width - 4, WIDEST_PLOT), glyphs)))
     made += _notes(report)
@@ -239,22 +238,11 @@ def _pairs(rows: list[tuple[str, str]]) -> RenderableType:
     return table
 
 
-def _figures(table: Figures) -> list[RenderableType]:
-    """A table of figures: numbers to the right, wide text wraps in the last column."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="dim")
-    rows = tables.cells(table, MOST_ROWS)
-    for at, (head, column) in enumerate(zip(tables.heads(table), table.columns, strict=True)):
-        number = tables.is_number(column, table)
-        # Heads and texts wrap between words, figures never do.
-        words_in = head.split() + (
-            [row[at] for row in rows] if number else [w for row in rows for w in row[at].split()]
-        )
-        least = min(max(map(len, words_in), default=1), LONGEST_WORD)
-        shown.add_column(head, justify="right" if number else "left", min_width=least, overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
-    made: list[RenderableType] = [_heading(table.title), _in(shown)]
-    if (more := len(table.rows) - len(rows)) > 0:
+def _figures(table: Figures, width: int) -> list[RenderableType]:
+    head, body = tables.laid_out(table, width - 2, MOST_ROWS)
+    made: list[RenderableType] = [_heading(table.title), _in(Text("\n".join(head), style="dim"))]
+    made += [_in(Text("\n".join(body)))] if body else []
+    if (more := len(table.rows) - MOST_ROWS) > 0:
         made.append(_in(Text(f"and {more:,} more rows (--csv and --json have all)", style="dim")))
     return [*made, _in(Text(table.note, style="dim"))] if table.note else made
 
