@@ -108,8 +108,8 @@ def expand(pattern: str) -> str:
 
 def key_of(name: str) -> str:
     """What two spellings of a name have in common: no organisation or folder, case or separators (dots count)."""
-    last = re.sub(r"\s*\(.*?\)", "", name.strip().rstrip("/\\")).replace("\\", "/").rsplit("/", 1)[-1].lower()
-    return re.sub(r"[^a-z0-9.+]+", "", last)
+    last = name.strip().rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1].lower()
+    return re.sub(r"[^a-z0-9.+()]+", "", last)
 
 
 @cache
@@ -151,9 +151,9 @@ def model(name: str) -> ModelShape | None:
 def close(name: str, most: int = 5) -> tuple[str, ...]:
     """Ids whose name resembles `name`, the most alike first."""
     keys = {key: row.id for key, row in _index().items()}
-    rest, _ = split_scheme(name)
+    bare = re.sub(r"\s*\(.*?\)", "", name)
     found: dict[str, None] = {}
-    for wanted in (key_of(name), key_of(rest)):
+    for wanted in dict.fromkeys(key_of(said) for said in (name, bare, split_scheme(bare)[0])):
         for key in difflib.get_close_matches(wanted, keys, n=most, cutoff=0.72):
             found.setdefault(keys[key])
     return tuple(found)[:most]
