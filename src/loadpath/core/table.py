@@ -25,3 +25,7 @@ class Table(msgspec.Struct, frozen=True, omit_defaults=True):
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     note: str = ""
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ValueError(f"table {self.id}: a row has not {len(self.columns)} cells")

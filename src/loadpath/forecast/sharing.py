@@ -18,9 +18,7 @@ from loadpath.forecast.service import planned
 from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Deployment
 
-COLUMNS = (
-    Column("way"), Column("each has", "bytes"), Column("fits"), Column("KV of all", "tokens"), Column("isolates"), Column("costs"),
-)  # fmt: skip
+COLUMNS = (Column("way"), Column("each may use", "bytes"), Column("fits"), Column("KV of all", "tokens"))
 _EACH = "weights and a CUDA context for each"
 WAYS = (
     ("one process, batching", "requests from each other, as the engine does", "nothing"),
