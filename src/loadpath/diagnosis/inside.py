@@ -33,12 +33,35 @@ def judge(case: Case) -> Iterator[Finding]:
         yield from _memory(case, seen)
 
 
+def gpu_files(seen: InsideSeen) -> list[str]:
+    """The GPUs' own device files that are inside."""
+    return [path for path in seen.devices if re.fullmatch(r"/dev/nvidia\d+", path)]
+
+
+def driver_inside(seen: InsideSeen) -> str | None:
+    """The version of the libcuda that is inside; None where there is none, or its file name does not say it."""
+    real = next((real for path, real in seen.libraries.items() if path.endswith("/libcuda.so.1")), "")
+    found = _VERSION.search(real)
+    return found[1] if found else None
+
+
+def gives_gpu(seen: InsideSeen) -> bool:
+    """Whether device files that open and both driver libraries are inside."""
+    names = {path.rpartition("/")[2] for path in seen.libraries}
+    lost = any(LOST in line for line in seen.smi or ())
+    return (
+        bool(gpu_files(seen))
+        and all(seen.devices.values())
+        and {"libcuda.so.1", "libnvidia-ml.so.1"} <= names
+        and not lost
+    )
+
+
 def _gpu(case: Case, seen: InsideSeen) -> Iterator[Finding]:
-    gpus = [path for path in seen.devices if re.fullmatch(r"/dev/nvidia\d+", path)]
+    gpus = gpu_files(seen)
     module = loaded_version(case)
     library = next((real for path, real in seen.libraries.items() if path.endswith("/libcuda.so.1")), None)
-    found = _VERSION.search(library or "")
-    have = found[1] if found else None
+    have = driver_inside(seen)
     refused = [path for path, opened in seen.devices.items() if not opened]
     if not gpus:
         yield from _without(case, seen)

@@ -13,6 +13,7 @@ from loadpath.core.facts.runtime import (
     EndpointAsked,
     EngineInstalled,
     EngineProcess,
+    InsideSeen,
     PathSeen,
     RuntimeBinary,
 )
@@ -20,6 +21,7 @@ from loadpath.core.layers import Layer
 from loadpath.core.units import show_bytes
 from loadpath.diagnosis.container_stack import engines, missing_paths, programs
 from loadpath.diagnosis.engines_seen import NAMES
+from loadpath.diagnosis.inside import driver_inside, gives_gpu
 from loadpath.diagnosis.layers import Proof, Seen
 from loadpath.diagnosis.machine_module import loaded_version
 from loadpath.diagnosis.machine_nodes import inside_container
@@ -29,6 +31,9 @@ def container_runtime(case: Case) -> Proof | None:
     if inside_container(case):
         return _injected(case)
     running = loaded_version(case)
+    for seen in case.all(InsideSeen):
+        if gives_gpu(seen) and (not running or driver_inside(seen) in (None, running)):
+            return Proof(f"{seen.place} has the GPU's device files and the driver's libraries", (seen,))
     for spec in case.all(CdiSpec):
         looked = any(p.named_by == spec.path for p in case.all(PathSeen))
         fits = not running or not spec.driver_versions or running in spec.driver_versions
