@@ -48,11 +48,10 @@ def judge_missing(case: Case) -> Iterator[Finding]:
             f"The host's kernel module {module} is loaded, and this container ({sign}) has no /dev/nvidia* files: it was started "
             "without the GPUs. Nothing that is installed inside it changes that."
         )
-        yield finding("gpu-not-requested", [*nodes, *shown], case=case, cause=cause, certainty="likely",
-                      consequences=("gpu-no-device-files", "device-node-missing"))  # fmt: skip
+        yield finding("gpu-not-requested", [*nodes, *shown], case=case, cause=cause, certainty="likely")
     elif not there:
         yield finding("device-node-missing", [*nodes, *shown], case=case, values={"node": "/dev/nvidiactl"}, cause=_unmade(
-            f"The kernel module {module} is loaded and there is no /dev/nvidia* file"), consequences=("gpu-no-device-files",))  # fmt: skip
+            f"The kernel module {module} is loaded and there is no /dev/nvidia* file"))  # fmt: skip
     elif not sign:
         gone = [i for i in case.all(BoardInformation) if i.minor is not None and f"/dev/nvidia{i.minor}" not in there]
         if gone:
@@ -100,8 +99,7 @@ def _forbidden(case: Case, own: Sequence[DeviceAccess]) -> Finding:
             f"({sign}) forbids it. Either the devices were mounted without --gpus, --device or CDI, or a `systemctl daemon-reload` on "
             "the host rewrote the container's device rules while it ran."
         )
-        return finding("container-lost-gpu-access", [*own, *modes[:2]], case=case, cause=cause, certainty="likely",
-                       consequences=("device-node-denied", "gpu-access-not-permitted"))  # fmt: skip
+        return finding("container-lost-gpu-access", [*own, *modes[:2]], case=case, cause=cause, certainty="likely")
     cause = (
         f"Opening {names} gives EPERM (Operation not permitted), not EACCES: no file mode does that. A device rule of this "
         "process's cgroup does (DeviceAllow= of a systemd service, a Slurm job's ConstrainDevices, a container)."
