@@ -36,6 +36,8 @@ _OF_TORCH = re.compile(
     r"^_ZN[rVKRO]*(?:3c10|2at|5torch|6caffe2)|^_ZT[IVS]N(?:3c10|2at|5torch)|^_Zls\w+N3c10|^aoti_torch_|^THP[A-Z]"
 )
 _OLD_ABI = re.compile(r"RKSs|SsE?$|Ss[bijlmS]|ISs")
+_NEW_ABI_ERROR = "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+"""A function that every torch has, as it is called where std::string is of the new ABI."""
 _NAMES_SHOWN = 3
 _FIRST_LOADED = ("libtorch_global_deps.so", "libtorch_python.so")
 """What `import torch` opens, in its order."""
@@ -67,34 +69,28 @@ class Followed:
         first = [f"{self.torch}/{name}" for name in _FIRST_LOADED if self.torch]
         self.loaded: dict[str, Loaded] = closure(self.loader, first)
         self.system = SystemLibraries(self.loader, environment.prefix)
+        self.exports: list[Exports] = []
+        self.modules: list[str] = []
+        self.needs = self.asked = 0
+        self.unfound: dict[tuple[str, str], list[str]] = {}
+        self.undefined: list[str] = []
+        self.old: dict[tuple[str, str], tuple[str, Short]] = {}
 
     def lines(self) -> Iterator[str]:
-        modules = [path for path in self.paths if _MODULE.search(path) or path.startswith(f"{self.torch}/libtorch")]
-        unfound: dict[tuple[str, str], list[str]] = {}
-        needs = asked = 0
-        wrong: list[str] = []
-        old: dict[tuple[str, str], tuple[str, Short]] = {}
         with ExitStack() as stack:
-            exports = self._exports(stack)
-            for path in modules:
+            self.exports = self._exports(stack)
+            for path in self.paths:
                 try:
                     with opened(self.machine.path(path)) as elf:
-                        needs += len(elf.dynamic.needed)
-                        for wanted in self._open_needs(path, elf):
-                            unfound.setdefault((self._package(path), wanted), []).append(path)
-                        missing, looked_up = self._undefined(path, elf, exports)
-                        asked += looked_up
-                        wrong += missing
-                        for short in self.system.short(path, elf):
-                            old.setdefault((self._package(path), short.wanted), (path, short))
+                        self._look_at(path, elf)
                 except (OSError, BadElf, ValueError):
                     continue
-        yield record(LibrariesResolved, environment=self.environment.prefix, libraries=len(modules), needs=needs,
-                     unfound=len(unfound), symbols=asked)  # fmt: skip
-        for (_, wanted), askers in unfound.items():
+        yield record(LibrariesResolved, environment=self.environment.prefix, libraries=len(self.modules), needs=self.needs,
+                     unfound=len(self.unfound), symbols=self.asked)  # fmt: skip
+        for (_, wanted), askers in self.unfound.items():
             yield self._unfound(wanted, askers)
-        yield from wrong
-        for path, short in old.values():
+        yield from self.undefined
+        for path, short in self.old.values():
             yield record(SystemVersionUnmet, library=path, wants=short.wanted, has=short.has, path=short.path,
                          **self._named(self.owned.get(path)))  # fmt: skip
         for names, files in contested(self.machine, self.packages).items():
@@ -102,7 +98,22 @@ class Followed:
                 FileOwnedTwice, file=files[0], packages=names, files=len(files), environment=self.environment.prefix
             )
         yield from self._shadowed()
-        yield from self._for_other(modules)
+        yield from self._for_other()
+
+    def _look_at(self, path: str, elf: Elf) -> None:
+        """Follow one library if it is a Python module, part of torch, or an extension of torch."""
+        module = bool(_MODULE.search(path)) or path.startswith(f"{self.torch}/libtorch")
+        if not module and not any(name in _TORCH for name in elf.dynamic.needed):
+            return
+        self.modules.append(path)
+        self.needs += len(elf.dynamic.needed)
+        for wanted in self._open_needs(path, elf):
+            # Of extensions there may be one for each version of a system library: only CUDA's count there.
+            if module or name_of(wanted):
+                self.unfound.setdefault((self._package(path), wanted), []).append(path)
+        self._functions(path, elf)
+        for short in self.system.short(path, elf) if module else ():
+            self.old.setdefault((self._package(path), short.wanted), (path, short))
 
     def _open_needs(self, path: str, elf: Elf) -> Iterator[str]:
         """The libraries that neither torch has loaded before, nor the loader finds, nor the environment holds."""
@@ -142,20 +153,22 @@ class Followed:
                 continue
         return found
 
-    def _undefined(self, path: str, elf: Elf, exports: list[Exports]) -> tuple[list[str], int]:
-        """Functions of torch that a module asks for and that none of torch's libraries defines; how many it asks for."""
-        if not exports or path.startswith(self.torch) or not any(name in _TORCH for name in elf.dynamic.needed):
-            return [], 0
+    def _functions(self, path: str, elf: Elf) -> None:
+        """Look up the functions of torch that a module asks for, and note those that none of torch's libraries defines."""
+        if not self.exports or path.startswith(self.torch) or not any(name in _TORCH for name in elf.dynamic.needed):
+            return
         asked = [name for name in undefined(elf) if _OF_TORCH.match(name)]
-        missing = [name for name in asked if not any(name in exported for exported in exports)]
+        self.asked += len(asked)
+        missing = [name for name in asked if not any(name in exported for exported in self.exports)]
         missing = [name for name in missing if not self._defined_beside(name, path, elf)]
-        if not missing:
-            return [], len(asked)
-        torch = next((package.version for package in self.packages if package.name == "torch"), "")
-        old = any(_OLD_ABI.search(name) and "cxx11" not in name for name in missing)
-        line = record(SymbolsUnfound, library=path, count=len(missing), names=missing[:_NAMES_SHOWN], torch=torch, old_abi=old,
-                      **self._named(self.owned.get(path)))  # fmt: skip
-        return [line], len(asked)
+        if missing:
+            torch = next((package.version for package in self.packages if package.name == "torch"), "")
+            new_here = any(_NEW_ABI_ERROR in exported for exported in self.exports)
+            old = new_here and any(_OLD_ABI.search(name) and "cxx11" not in name for name in missing)
+            self.undefined.append(
+                record(SymbolsUnfound, library=path, count=len(missing), names=missing[:_NAMES_SHOWN], torch=torch, old_abi=old,
+                       **self._named(self.owned.get(path)))
+            )  # fmt: skip
 
     def _defined_beside(self, name: str, path: str, elf: Elf) -> bool:
         """Whether another library that the module needs, one of its own package, defines the function."""
@@ -203,11 +216,11 @@ class Followed:
         owner = self.owned.get(path)
         return told if "." in told else owner.version if owner else ""
 
-    def _for_other(self, modules: list[str]) -> Iterator[str]:
+    def _for_other(self) -> Iterator[str]:
         """Packages none of whose compiled modules fits this Python or this machine."""
         here = self.environment.python.replace(".", "")
         by_package: dict[str, list[tuple[str, str]]] = {}
-        for path in modules:
+        for path in self.modules:
             name = self._package(path)
             if name and (hit := _MODULE.search(path)):
                 python = hit["python"] or here

@@ -14,11 +14,12 @@ from loadpath.core.facts.base import Fact
 
 
 def record(kind: type[Fact], **fields: Any) -> str:
-    """The line of one fact: its type and its fields, without those that say nothing."""
-    unknown = set(fields) - set(kind.__struct_fields__)
-    if unknown:
+    """The line of one fact: its type and its fields, without those that are at their default."""
+    own = msgspec.structs.fields(kind)
+    defaults = {f.name: f.default if f.default_factory is msgspec.NODEFAULT else f.default_factory() for f in own}
+    if unknown := set(fields) - set(defaults):
         raise TypeError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
-    said = {name: value for name, value in fields.items() if value not in (None, "", (), {}, False)}
+    said = {name: value for name, value in fields.items() if value != defaults[name]}
     return msgspec.json.encode({"type": kind.__name__, **said}).decode()
 
 
