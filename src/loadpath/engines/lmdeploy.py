@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import EngineStarted, KvPool, ServerListening, ServerReady, Setting, StepMark
+from loadpath.core.plan import Plan
 from loadpath.core.text import Capture, Line
 from loadpath.engines.line_table import Row, Seen, read_table, thinned
+from loadpath.planning.deployment import Deployment
 
 ENGINE = "lmdeploy"
 _FLAGS = {
@@ -33,6 +35,13 @@ _KEPT = r"session_len|cache_max_entry_count|tp|max_batch_size|quant_policy|model
 def flag(lever: str, value: object) -> str:
     """`lever` set to `value` in `lmdeploy serve api_server`'s flags; "" where it has none."""
     return _FLAGS.get(lever, "").format(value)
+
+
+def plan(deployment: Deployment) -> Plan:
+    """The memory of a start, planned (imported only here: reading a log does not need it)."""
+    from loadpath.engines.lmdeploy_planning import plan as planned
+
+    return planned(deployment)
 
 
 def starts_run(line: Line) -> bool:

@@ -20,8 +20,10 @@ from loadpath.core.facts.engine import (
     Setting,
     StepMark,
 )
+from loadpath.core.plan import Plan
 from loadpath.core.text import Capture, Line
 from loadpath.engines.line_table import Row, Seen, read_table, thinned
+from loadpath.planning.deployment import Deployment
 
 ENGINE = "tgi"
 _FLAGS = {
@@ -47,6 +49,13 @@ _ON_ONE_LINE = re.compile(r'\b([a-z_]+): (Some\([^()]*\)|"[^"]*"|[^\s,{}]+)(?=[,
 def flag(lever: str, value: object) -> str:
     """`lever` set to `value` in the launcher's flags; "" where it has none."""
     return _FLAGS.get(lever, "").format(value)
+
+
+def plan(deployment: Deployment) -> Plan:
+    """The memory of a start, planned (imported only here: reading a log does not need it)."""
+    from loadpath.engines.tgi_planning import plan as planned
+
+    return planned(deployment)
 
 
 def starts_run(line: Line) -> bool:

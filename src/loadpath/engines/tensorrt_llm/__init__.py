@@ -23,9 +23,11 @@ from loadpath.core.facts.engine import (
     WeightsLoaded,
 )
 from loadpath.core.facts.placement import SidePool
+from loadpath.core.plan import Plan
 from loadpath.core.text import Capture, Line
 from loadpath.core.units import gib, mib
 from loadpath.engines.line_table import Row, Seen, read_table, thinned
+from loadpath.planning.deployment import Deployment
 
 ENGINE = "tensorrt-llm"
 _FLAGS = {
@@ -44,6 +46,13 @@ _FLAGS = {
 def flag(lever: str, value: object) -> str:
     """`lever` set to `value` in trtllm-serve's flags; "" where it has none."""
     return _FLAGS.get(lever, "").format(value)
+
+
+def plan(deployment: Deployment) -> Plan:
+    """The memory of a start, planned (imported only here: reading a log does not need it)."""
+    from loadpath.engines.tensorrt_llm.planning import plan as planned
+
+    return planned(deployment)
 
 
 def starts_run(line: Line) -> bool:
