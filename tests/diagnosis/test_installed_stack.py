@@ -84,6 +84,16 @@ def test_a_few_special_kernels_are_no_support_for_a_card(python: FakePython) -> 
     assert report(python, "NVIDIA GeForce RTX 5090").root_cause == "gpu-code-missing"
 
 
+def test_what_a_wheel_bundles_is_not_its_own_code(python: FakePython) -> None:
+    python.torch(archs=("sm_80",), parts=40)
+    python.put(
+        f"{SITE}/torch/lib/libcusparseLt-f80c68d1.so.0", library(gpu_code=fat_binary("sm_86", "compute_52", parts=9))
+    )
+    python.put(f"{SITE}/torch/lib/libtorch_extra.so", library(gpu_code=fat_binary("sm_120")))
+    made = report(python, "NVIDIA GeForce RTX 5090")
+    assert made.root_cause == "gpu-code-missing" and states(made)["compiled-kernels"] == "broken"
+
+
 def test_an_extension_without_code_is_a_warning(python: FakePython) -> None:
     python.torch(archs=("sm_90", "sm_120"))
     python.package("flash-attn", "2.7.4", {"flash_attn_2_cuda.abi3.so": library(gpu_code=fat_binary("sm_80", "sm_90"))})

@@ -7,7 +7,7 @@ PTX is compiled by the driver for any newer card, if the driver knows that versi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -41,6 +41,8 @@ _AHEAD = ("nvidia-cublas", "nvidia-cudnn")
 _TEGRA = ("5.3", "6.2", "7.2", "8.7", "8.8")  # machine code for desktop chips does not run on these
 FEW = 0.05
 """A share of a library's kernel files below which its code for an architecture is that of a few special kernels."""
+MEANT = 0.1
+"""A share of a package's kernel files below which its code for a card is not what the package is for."""
 _OF_CUDA = re.compile(r"_?(?:cuda|cu)_?v?(\d{2,3})(?=[._]|$)")
 
 
@@ -68,6 +70,24 @@ def reach(code: GpuCodeFound, capability: str, driver_cuda: str = "") -> Reach:
     return Reach("compiled", code.isa)
 
 
+def package_reach(found: Sequence[GpuCodeFound], capability: str, driver_cuda: str = "") -> Use:
+    """The best that a package's libraries have for a card, those together with a tenth of its kernel files at least:
+    packages come with kernels for one generation, and torch's wheels bundle other libraries."""
+    total = sum(code.parts for code in found)
+    uses: tuple[Use, ...] = ("native", "compiled", "driver-too-old")
+    parts = dict.fromkeys(uses, 0)
+    for code in found:
+        use = reach(code, capability, driver_cuda).use
+        if use != "none":
+            parts[use] += code.parts
+    sums = 0
+    for use in uses:
+        sums += parts[use]
+        if sums and sums >= MEANT * total:
+            return use
+    return "none"
+
+
 def missing(case: Case) -> Iterator[Finding]:
     """Packages without code for a card, the framework and the engines first."""
     stack = stack_of(case)
@@ -75,12 +95,12 @@ def missing(case: Case) -> Iterator[Finding]:
     for card in cards(case):
         lacking: dict[str, list[GpuCodeFound]] = {}
         for name, found in by_package(case, stack).items():
-            reached = [reach(code, card.capability, driver_cuda) for code in found]
-            if all(r.use == "none" for r in reached):
+            use = package_reach(found, card.capability, driver_cuda)
+            if use == "none":
                 lacking[name] = found
-            elif not any(r.use in ("native", "compiled") for r in reached):
+            elif use == "driver-too-old":
                 yield _needs_driver(case, name, found, card, stack)
-            elif name in CARRIERS and not any(r.use == "native" for r in reached):
+            elif use == "compiled" and name in CARRIERS:
                 yield _only_ptx(case, name, found, card)
         if lacking:
             yield _lacks(case, lacking, card, stack)
@@ -96,8 +116,14 @@ def by_package(case: Case, stack: Stack) -> dict[str, list[GpuCodeFound]]:
             continue
         if code.files > 1 or (own.startswith("nvidia-") and not own.startswith(_AHEAD)):
             continue  # collections of kernels for some cards only, by design
+        if not own.startswith("nvidia-") and cuda.library(_name(code.library)):
+            continue  # bundled beside the package's own
         packages.setdefault(own, []).append(code)
     return {name: _of_this_cuda(found, stack.torch_cuda) for name, found in packages.items()}
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _of_this_cuda(found: list[GpuCodeFound], torch_cuda: str) -> list[GpuCodeFound]:

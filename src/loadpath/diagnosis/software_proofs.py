@@ -15,7 +15,7 @@ from loadpath.core.facts.binaries import (
 from loadpath.core.layers import Layer
 from loadpath.core.units import show_count
 from loadpath.diagnosis.cards import cards
-from loadpath.diagnosis.gpu_code import CARRIERS, by_package, reach
+from loadpath.diagnosis.gpu_code import CARRIERS, by_package, package_reach
 from loadpath.diagnosis.gpu_words import say
 from loadpath.diagnosis.installed_runtime import offered, program
 from loadpath.diagnosis.layers import Proof, Seen
@@ -54,7 +54,7 @@ def compiled_kernels(case: Case) -> Proof | None:
     offers = offered(case)
     for card in here:
         for found in carriers.values():
-            if not any(reach(code, card.capability, offers).use in ("native", "compiled") for code in found):
+            if package_reach(found, card.capability, offers) not in ("native", "compiled"):
                 return None
     names = [f"{name.rpartition('/')[2]} {found[0].version}".strip() for name, found in carriers.items()]
     facts = tuple(max(found, key=lambda code: code.parts) for found in carriers.values())
