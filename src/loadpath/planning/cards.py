@@ -158,7 +158,7 @@ def _vocabularies() -> dict[str, frozenset[str]]:
 
 
 def _board(text: str, words: list[str], memory: int | None) -> Gpu:
-    usual = by_id(_USUAL.get(" ".join(words), ""))
+    usual = by_id(text.strip().lower()) or by_id(_USUAL.get(" ".join(words), ""))
     if usual is not None and (memory is None or _near(usual, memory)):
         return usual
     found = [gpu for gpu in gpus() if _bears(gpu, words) and (memory is None or _near(gpu, memory))]

@@ -16,22 +16,24 @@ from loadpath.planning.per_shape import per_shape
 class Encoder(msgspec.Struct, frozen=True):
     """`tokens` of the largest item after merging; `patches` a token before; `width` of the encoder, `inner`: elements
     of its feed-forward block that live at once (two or three times its inner width);
-    `outputs`: vectors of the model's width for each token (features of several depths)."""
+    `outputs`: vectors of the model's width for each token (features of several depths);
+    `placeholders` that stand for the largest item in a prompt, time stamps included, where they are many more."""
 
     tokens: int
     patches: int = 4
     width: int = 0
     inner: int = 0
     outputs: int = 1
+    placeholders: int = 0
 
 
 _QWEN_TOKENS = 16384  # 12,845,056 pixels in merged patches of 28 x 28
 _FAMILIES: dict[str, Encoder] = {
     "qwen2_vl": Encoder(_QWEN_TOKENS, 4, 1280, 2 * 5120),
     "qwen2_5_vl": Encoder(_QWEN_TOKENS, 4, 1280, 3 * 3420),
-    "qwen3_vl": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4),
-    "qwen3_vl_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4),
-    "qwen3_omni_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4),
+    "qwen3_vl": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4, placeholders=153_600),
+    "qwen3_vl_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4, placeholders=153_600),
+    "qwen3_omni_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304, outputs=4, placeholders=153_600),
     "qwen3_5": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304),
     "qwen3_5_moe": Encoder(_QWEN_TOKENS, 4, 1152, 2 * 4304),
     "mistral3": Encoder(3025, 4, 1024, 3 * 4096),
@@ -46,6 +48,8 @@ _FAMILIES: dict[str, Encoder] = {
     "llava": Encoder(576, 1, 1024, 2 * 4096),
     "llava_next": Encoder(2928, 1, 1024, 2 * 4096),
 }
+PLACEHOLDER_ROWS = ((0, 11, 0), (0, 15, 0))
+"""Releases that kept a row of output for every placeholder (read in 0.12; gone in 0.16)."""
 LIVE_WIDTHS = 3
 """Tensors of the encoder's width that live beside its feed-forward block: residual, its input, its output."""
 
@@ -58,7 +62,10 @@ def profiled(shape: ModelShape, options: Options) -> bool:
 def output_bytes(shape: ModelShape, options: Options) -> int:
     """Outputs of all items, kept through the pass."""
     found = _encoder(shape)
-    return _tokens(found, options) * shape.hidden * found.outputs * options.dtype_bytes
+    rows = _tokens(found, options)
+    if PLACEHOLDER_ROWS[0] <= options.version < PLACEHOLDER_ROWS[1]:
+        rows = max(rows, found.placeholders)
+    return rows * shape.hidden * found.outputs * options.dtype_bytes
 
 
 def pass_bytes(shape: ModelShape, options: Options) -> int:
