@@ -114,11 +114,13 @@ def key_of(name: str) -> str:
 
 @cache
 def _index() -> dict[str, _Row | _Variant]:
-    """Rows by the keys of their ids and aliases; where two claim one key, the first (models before variants) has it."""
+    """Rows by the keys of their ids and aliases; where two claim one key, an id goes before an alias."""
     rows: dict[str, _Row | _Variant] = {}
     for row in _rows():
-        for name in (row.id, *row.aliases):
-            rows.setdefault(key_of(name), row)
+        rows.setdefault(key_of(row.id), row)
+    for row in _rows():
+        for alias in row.aliases:
+            rows.setdefault(key_of(alias), row)
     return rows
 
 
