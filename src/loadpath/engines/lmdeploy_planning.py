@@ -37,7 +37,10 @@ def plan(deployment: Deployment) -> Plan:
         name = "PytorchEngineConfig" if pytorch else "TurbomindEngineConfig"
         head = "2026-01-01 00:00:00,000 - lmdeploy - INFO - "
         yield f"{head}async_engine.py:1 - {name}(tp={tp}, session_len={asked.context}, cache_max_entry_count={asked.share})"
-        if pytorch and sums.tokens <= 0:
+        yield f"{head}model_agent.py:1 - Building Model."
+        if sums.load_error:
+            yield sums.load_error
+        elif pytorch and sums.tokens <= 0:
             yield "RuntimeError: No enough gpu memory for kv cache."
         elif pytorch:
             yield (

@@ -33,6 +33,10 @@ def plan(deployment: Deployment) -> Plan:
 
     def lines(sums: Sums) -> Iterator[str]:
         yield f'2026-01-01T00:00:00.000000Z  INFO text_generation_launcher: Args {{ model_id: "{shape.id}", num_shard: Some({tp}) }}'
+        yield "2026-01-01T00:00:00.000000Z  INFO shard-manager: text_generation_launcher: Starting shard rank=0"
+        if sums.load_error:
+            yield f"2026-01-01T00:00:00.000000Z ERROR text_generation_launcher: {sums.load_error}"
+            return
         yield f"2026-01-01T00:00:00.000000Z  INFO text_generation_launcher: Using Attention = {attention}"
         yield "2026-01-01T00:00:00.000000Z  INFO text_generation_router_v3: Warming up model"
         if sums.left <= 0:

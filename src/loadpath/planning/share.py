@@ -23,6 +23,7 @@ from loadpath.core.shape import (
 from loadpath.core.units import GIB
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.per_shape import per_shape
+from loadpath.planning.refused_load import out_of_memory
 from loadpath.planning.tensors import Split, ceil_div
 from loadpath.planning.weights import weights
 
@@ -128,6 +129,8 @@ class Sums(msgspec.Struct, frozen=True):
     left: int
     kv_bytes: int
     tokens: int
+    load_error: str = ""
+    """PyTorch's refusal where the weights alone are more than the card has free."""
 
 
 def planned(
@@ -150,7 +153,8 @@ def planned(
     if asked.most_tokens is not None:
         tokens = min(tokens, asked.most_tokens)
     kv = round(tokens * price)
-    sums = Sums(card, free, held, left, kv, tokens)
+    error = out_of_memory(card, free, held, len(shape.layers) // asked.pp) if held > free else ""
+    sums = Sums(card, free, held, left, kv, tokens, error)
     state = state_bytes(shape, asked.tp)
     told = [*notes]
     if state:

@@ -166,3 +166,10 @@ def test_a_real_hybrid_on_two_gpus() -> None:
     assert 83 * size.main_state / GIB == pytest.approx(7.29, abs=0.006)
     assert 83 * size.conv_state / GIB == pytest.approx(0.13, abs=0.006)
     assert 580_364 * size.full / GIB == pytest.approx(8.30, abs=0.006)
+
+
+def test_weights_beyond_the_card_end_the_load_and_no_share_is_advised() -> None:
+    made = plan(deployed(card=Card("8GiB", 8 * GIB)))
+    report = loadpath.read_text("\n".join(made.lines), "planned.log")
+    assert not made.fits and report.root is not None and report.root.id == "gpu-oom-weights"
+    assert not any("mem-fraction" in remedy.command for remedy in report.root.remedies)

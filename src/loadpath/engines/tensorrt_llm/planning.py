@@ -51,6 +51,10 @@ def _pytorch(asked: Request, sums: Sums, tokens: int, batch: int) -> Iterator[st
     peak = sums.card.total_bytes - sums.free + sums.weights + asked.activations
     outside = sums.card.total_bytes - sums.free
     yield f"[TensorRT-LLM] TensorRT-LLM version: {asked.version}"
+    yield f"{prefix}Use {sums.weights / 1e9:.2f} GB for model weights."
+    if sums.load_error:
+        yield sums.load_error
+        return
     yield f"{prefix}Memory used after loading model weights (inside torch) in memory usage profiling: {sums.weights / GIB:.2f} GiB"
     yield (
         f"{prefix}Memory dynamically allocated during inference (inside torch) in memory usage profiling: "

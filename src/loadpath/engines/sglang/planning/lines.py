@@ -36,6 +36,8 @@ class Start(msgspec.Struct, frozen=True):
     """Memory that initialising the ranks took."""
     draft: int = 0
     refusal: str = ""
+    load_error: str = ""
+    """PyTorch's refusal where the weights alone are more than the card has free."""
 
 
 def _gb(size: float) -> str:
@@ -54,6 +56,10 @@ def _lines(start: Start) -> Iterator[str]:
     yield rank + ("Init parallel begin." if o.version >= (0, 5, 21) else "Init torch distributed begin.")
     yield from (rank + text for text in _connected(start))
     yield f"{rank}Load weight begin. avail mem={_gb(start.free_before)}"
+    if start.load_error:
+        yield f"{rank}Scheduler hit an exception: {start.load_error}"
+        yield f"{main}Received sigquit from a child process. It usually means the child failed."
+        return
     kind = f"type={start.architecture}" if start.architecture else "type=Model"
     dtype = f", dtype=torch.{start.dtype}" if o.version < (0, 5, 10) else ""
     usage = f", mem usage={_gb(start.weights)}." if o.version >= (0, 4, 3) else ""

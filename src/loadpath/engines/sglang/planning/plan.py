@@ -17,6 +17,7 @@ from loadpath.engines.sglang.planning.pools import Pools, pools
 from loadpath.engines.sglang.planning.resident import DRAFT_COUNTED_SINCE, Resident, resident
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.identity import identity
+from loadpath.planning.refused_load import out_of_memory
 
 CONTEXT_BYTES = {"one": 0.70 * GIB, "many": 1.85 * GIB}
 """What a rank's card lacks before the weights: CUDA context and communicators. Seen in public logs of 0.4 to 0.5.22: alone
@@ -122,6 +123,8 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
         free_before=sums.before, weights=sums.weights.bytes, after_pools=after_pools,
         after_graphs=after_pools - sums.graphs, connect=round(0.09 * GIB if ranks == 1 else 1.25 * GIB),
         draft=sums.weights.draft if sums.draft_counted else 0, refusal=error,
+        load_error=out_of_memory(sums.card, sums.before, sums.weights.bytes, len(shape.layers) // o.pp)
+        if sums.weights.bytes > sums.before else "",
     )  # fmt: skip
     return Plan(
         model=shape.id, engine="sglang", engine_version=".".join(map(str, o.version)), gpu=sums.card.name,
