@@ -280,3 +280,15 @@ def test_a_gsp_time_out_in_the_log_explains_the_hang(machine: Machine) -> None:
         "response from GPU0 GSP! Expected function 76.\n",
     )
     assert tree.check().root_cause == "gsp-timeout"
+
+
+def test_wsl_has_no_card_on_its_bus_and_works(machine: Machine) -> None:
+    tree = machine()
+    unload(tree)
+    tree.remove("/sys/bus/pci/devices/0000:01:00.0")
+    tree.file("/dev/dxg", "c 10 125")
+    tree.command("nvml_child", "")
+    tree.command("cuda_child", f"libcuda: {LIBRARIES}/libcuda.so.{DRIVER}\ncuInit: called\ncuInit: 0\ndevices: 1\n")
+    report = tree.check()
+    assert report.verdict.state == "healthy", report.verdict
+    assert states(report)["user-driver"] == "holds" and states(report)["pci"] == "not-seen"

@@ -152,3 +152,10 @@ def test_signs_of_a_container(tmp_path: Path, path: str, content: str) -> None:
     assert container_signs(tree.machine()) == []
     tree.file(path, content)
     assert container_signs(tree.machine())
+
+
+def test_a_live_system_on_an_overlay_is_no_container(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    tree.file("/proc/1/mounts", "overlay / overlay rw 0 0\n")
+    tree.file("/proc/1/comm", "systemd\n")
+    assert container_signs(tree.machine()) == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from loadpath.collect.probe import Machine, Probe, Sample, slug
 from loadpath.collect.registry import PROBES, probes
 from loadpath.collect.run import collect
+from loadpath.collect.runner import Ran
 from loadpath.core.sample import from_bytes, to_bytes
 from machines import Tree
 
@@ -79,3 +81,17 @@ def test_every_module_of_probes_is_in_the_registry() -> None:
 
 def test_layers_can_be_asked_for_alone() -> None:
     assert {probe.layer for probe in probes(["pci"])} == {"pci", "host"}
+
+
+def test_after_a_driver_call_that_hung_no_other_is_made() -> None:
+    asked: list[str] = []
+
+    def hang(argv: Sequence[str], *_: object) -> Ran:
+        asked.append(argv[0])
+        return Ran("timed-out", note="no answer in 30 s, state D")
+
+    machine = Machine("/", run=hang)
+    first = machine.ask_driver(["nvidia-smi"], name="nvidia-smi", kind="nvidia-smi")
+    second = machine.ask_driver(["nvidia-smi", "-q"], name="nvml", kind="nvidia-smi-q")
+    assert (first.outcome, second.outcome) == ("timed-out", "not-run")
+    assert asked == ["nvidia-smi"] and "nvidia-smi did not answer" in second.note

@@ -31,7 +31,7 @@ def paths(machine: Machine) -> list[str]:
 
 def gather_nodes(machine: Machine) -> Iterator[Sample]:
     """The listing, in the form of `ls -l`."""
-    found = paths(machine)
+    found = paths(machine) or [path for path in ("/dev/dxg",) if machine.exists(path)]  # WSL has only that one
     if not found:
         lines = ["ls: cannot access '/dev/nvidia*': No such file or directory"]
         yield machine.told(
@@ -62,7 +62,7 @@ def gather_access(machine: Machine) -> Iterator[Sample]:
     found = [path for path in paths(machine) if re.search(r"/nvidia(?:\d+|ctl|-uvm)$", path)]
     if found:
         argv = [sys.executable, "-m", "loadpath.collect.open_child", *found]
-        yield machine.run(argv, name="device-access", kind="device-access")
+        yield machine.ask_driver(argv, name="device-access", kind="device-access")
     lines = [f"major: {number} {name}" for number, name in _MAJORS.findall(machine.text("/proc/devices") or "")]
     rules = machine.text("/sys/fs/cgroup/devices/devices.list")
     if rules is not None:

@@ -10,26 +10,19 @@ from collections.abc import Iterator
 
 from loadpath.collect.probe import Machine, Probe, Sample
 
-CUDA_TIMEOUT = 30.0
-"""Seconds for cuInit: on machines with eight GPUs without persistence it takes several."""
-
-
 NO_PYNVML = 3
 """Exit status of the child where nvidia-ml-py is not installed."""
 
 
 def gather_nvml(machine: Machine) -> Iterator[Sample]:
-    sample = machine.run([sys.executable, "-m", "loadpath.collect.nvml_child"], name="nvml", kind="nvml")
+    sample = machine.ask_driver([sys.executable, "-m", "loadpath.collect.nvml_child"], name="nvml", kind="nvml")
     if sample.status == NO_PYNVML:
-        sample = machine.run(["nvidia-smi", "-q"], name="nvml", kind="nvidia-smi-q")
+        sample = machine.ask_driver(["nvidia-smi", "-q"], name="nvml", kind="nvidia-smi-q")
     yield sample
 
 
 def gather_cuda(machine: Machine) -> Iterator[Sample]:
-    timeout = max(machine.timeout_s, CUDA_TIMEOUT) if machine.timeout_s >= 5 else machine.timeout_s
-    yield machine.run(
-        [sys.executable, "-m", "loadpath.collect.cuda_child"], timeout, name="cuda-init", kind="cuda-init"
-    )
+    yield machine.ask_driver([sys.executable, "-m", "loadpath.collect.cuda_child"], name="cuda-init", kind="cuda-init")
 
 
 PROBES = (

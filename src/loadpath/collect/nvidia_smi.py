@@ -12,7 +12,7 @@ _ASKED = ((["nvidia-smi"], "nvidia-smi", "nvidia-smi"), (["nvidia-smi", "topo", 
 def gather(machine: Machine) -> Iterator[Sample]:
     """The table first; where that does not come, nothing more is asked."""
     for argv, name, kind in _ASKED:
-        sample = machine.run(argv, name=name, kind=kind)
+        sample = machine.ask_driver(argv, name=name, kind=kind)
         yield sample
         if sample.outcome != "ok":
             return

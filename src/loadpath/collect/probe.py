@@ -12,6 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
@@ -25,6 +26,9 @@ Runner = Callable[[Sequence[str], float, Mapping[str, str]], Ran]
 MOST_READ = 32 << 20
 """Bytes of one file that are read."""
 COMMANDS = "loadpath-commands"
+USUAL_TIMEOUT = 10.0
+DRIVER_PATIENCE = 30.0
+"""Seconds for a call into the driver: with eight GPUs and persistence off the first one takes more than ten."""
 DEEPEST = 20
 """Links that are followed for one path."""
 
@@ -37,7 +41,7 @@ class Machine:
         root: Path | str = "/",
         run: Runner = run_command,
         environ: Mapping[str, str] | None = None,
-        timeout_s: float = 10.0,
+        timeout_s: float = USUAL_TIMEOUT,
         options: Mapping[str, str] | None = None,
     ) -> None:
         """`environ`: of the shell that asked; empty for a saved machine. `options`: what a probe needs to be told
@@ -48,6 +52,8 @@ class Machine:
         self.environ = dict(environ if environ is not None else (os.environ if self.live else {}))
         self.timeout_s = timeout_s
         self.options = dict(options or {})
+        self._driver = Lock()
+        self._hung = ""
 
     def path(self, path: str) -> Path:
         """Where `path` of the machine lies for us. Absolute links inside a saved root lead back into it."""
@@ -129,13 +135,25 @@ class Machine:
 
     def run(self, argv: Sequence[str], timeout_s: float | None = None, *, name: str = "", kind: str = "text") -> Sample:
         """A command's output (both streams) as a sample. It gets `timeout_s` (else the machine's); never raises."""
-        name, started = name or slug(argv), now()
-        shown = " ".join(argv) if argv[1:2] != ["-m"] else " ".join(("python", *argv[1:]))
+        name, started, shown = name or slug(argv), now(), _shown(argv)
         if not self.live:
             return self._saved(argv, name, kind, shown)
         environ = {**self.environ, "LC_ALL": "C", "LANG": "C"}
         ran = self._runner(argv, timeout_s or self.timeout_s, environ)
         return Sample(name, kind, shown, ran.status, round(ran.seconds, 3), started, ran.outcome, ran.data, ran.note)
+
+    def ask_driver(self, argv: Sequence[str], *, name: str, kind: str) -> Sample:
+        """`run` for a command that calls into the driver: one at a time, with more patience, and none after one that
+        hung, because each further call would be stuck as well."""
+        patience = max(self.timeout_s, DRIVER_PATIENCE) if self.timeout_s >= USUAL_TIMEOUT else self.timeout_s
+        with self._driver:
+            if self._hung:
+                note = f"not asked, because {self._hung} did not answer"
+                return Sample(name, kind, _shown(argv), outcome="not-run", note=note)
+            sample = self.run(argv, patience, name=name, kind=kind)
+            if sample.outcome == "timed-out":
+                self._hung = name
+            return sample
 
     def _saved(self, argv: Sequence[str], name: str, kind: str, shown: str) -> Sample:
         data = self.read(f"/{COMMANDS}/{slug(argv)}")
@@ -173,6 +191,11 @@ class Probe(msgspec.Struct, frozen=True):
     kind: str
     layer: Layer
     gather: Callable[[Machine], Iterator[Sample]]
+
+
+def _shown(argv: Sequence[str]) -> str:
+    """A command as a person would type it; our own children by Python's plain name."""
+    return " ".join(("python", *argv[1:]) if argv[1:2] == ["-m"] else argv)
 
 
 def slug(argv: Sequence[str]) -> str:

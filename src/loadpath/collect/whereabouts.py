@@ -59,11 +59,10 @@ def container_signs(machine: Machine) -> list[str]:
     if told := machine.environ.get("container"):
         signs.append(f"container={told}")
     mounts = machine.text("/proc/1/mounts") or machine.text("/proc/self/mounts") or ""
-    for line in mounts.splitlines():
-        words = line.split()
-        if len(words) > 3 and words[1] == "/" and words[2] in ("overlay", "fuse-overlayfs"):
-            signs.append(f"the root file system is {words[2]}")
-            break
+    root = next((words[2] for line in mounts.splitlines() if (words := line.split())[1:2] == ["/"]), "")
+    # A live system's root is an overlay too, but its first process is an init.
+    if root in ("overlay", "fuse-overlayfs") and machine.text("/proc/1/comm") not in ("systemd", "init"):
+        signs.append(f"the root file system is {root}")
     return signs
 
 

@@ -42,6 +42,8 @@ def pci(case: Case) -> Proof | None:
 
 
 def pci_missing(case: Case) -> str:
+    if _wsl(case):
+        return "WSL: the GPU is on the bus of Windows, /dev/dxg leads to it"
     if inside_container(case) and not case.has(PciBus):
         return "/sys/bus/pci is not visible here: run on the host, or lspci -nn -d 10de:"
     return "no listing of the bus: lspci -nnk -d 10de:"
@@ -67,7 +69,13 @@ def kernel_module(case: Case) -> Proof | None:
     return Proof(f"nvidia {version} is loaded{flavour}{uvm}{quiet}", (fact,) if fact else ())
 
 
+def _wsl(case: Case) -> bool:
+    return any(bus.wsl for bus in case.all(PciBus))
+
+
 def kernel_module_missing(case: Case) -> str:
+    if _wsl(case):
+        return "WSL: the kernel driver is that of Windows; nvidia-smi.exe shows its version"
     modules = case.last(KernelModules)
     if modules is None or modules.loaded is None:
         return "/proc/modules cannot be read here: cat /proc/driver/nvidia/version, on the host"
@@ -90,6 +98,8 @@ def device_nodes(case: Case) -> Proof | None:
 
 
 def device_nodes_missing(case: Case) -> str:
+    if _wsl(case):
+        return "WSL: /dev/dxg stands in for NVIDIA's device files"
     there = {n.path for n in case.all(DeviceNode) if not n.missing}
     if there and "/dev/nvidia-uvm" not in there:
         return "no /dev/nvidia-uvm: CUDA makes it at its first start on a host; ls -l /dev/nvidia*"
