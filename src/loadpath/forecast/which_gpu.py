@@ -15,6 +15,8 @@ from loadpath.knowledge.gpus import Gpu, gpus
 COUNTS = (1, 2, 4, 8)
 ALONE = ("soc",)
 """Boards that no second one can be joined to."""
+WHOLE = {"llama.cpp": {"n-gpu-layers": "all", "fit": "off"}, "ollama": {"num_gpu": "999"}}
+"""Engines that would leave layers on the host where a card is small: a model fits a card when all of it does."""
 COLUMNS = (
     Column("GPU"), Column("cards"), Column("memory in all", "bytes"), Column("weights", "bytes"), Column("KV", "tokens"),
     Column("requests at once"), Column("note"),
@@ -54,7 +56,8 @@ def which_gpu(request: Request, concurrency: float = 1.0, most: int = 8) -> tupl
 def _fewest(request: Request, gpu: Gpu, concurrency: float, most: int) -> tuple[int, Plan] | None:
     """The least count of this card that fits, with its plan; None where none does."""
     for count in (c for c in COUNTS if c <= most and (c == 1 or gpu.kind not in ALONE)):
-        asked = msgspec.structs.replace(request, gpus=(gpu.names[0],), count=count)
+        settings = {**WHOLE.get(request.engine, {}), **request.settings}
+        asked = msgspec.structs.replace(request, gpus=(gpu.names[0],), count=count, settings=settings)
         try:
             made = planned(deployment(asked))
         except PlanRefused:
