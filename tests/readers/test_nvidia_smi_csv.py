@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import read_text
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.gpu import GpuClocks, GpuProcess, GpuSeries, GpuState
 from loadpath.core.text import Capture
@@ -80,3 +81,11 @@ def test_what_could_not_be_read_is_named() -> None:
 def test_prose_with_commas_is_not_csv() -> None:
     lines = clean(b"I tried vllm, sglang, and llama.cpp on the GPU, none of them works\n")
     assert csv.extent(lines, 0) == 0
+
+
+def test_the_compute_capability_is_read_with_the_name() -> None:
+    report = read_text(
+        "$ nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader\nNVIDIA GeForce GTX 1080 Ti, 6.1\n"
+    )
+    (model,) = [fact for fact in report.facts if fact["type"] == "GpuModel"]
+    assert (model["name"], model["capability"]) == ("NVIDIA GeForce GTX 1080 Ti", "6.1")

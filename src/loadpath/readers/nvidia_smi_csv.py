@@ -15,6 +15,7 @@ from functools import cache
 
 from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.gpu import DriverVersions, GpuProcess, GpuSeries, SmiSnapshot
+from loadpath.core.facts.stack import GpuModel
 from loadpath.core.text import Capture, Line
 from loadpath.readers.nvidia_smi_fields import FIELDS, Record, facts_of, memory, number, plain, whole
 
@@ -138,6 +139,9 @@ def _gpus(rows: list[dict[str, Record]], capture: Capture) -> Iterator[Fact]:
         row = own[-1]
         index = whole(row["index"].value) if "index" in row else place if len(by_gpu) > 1 else None
         yield from facts_of(row, "csv", capture, view="csv", index=index)
+        if "compute_cap" in row and (name := row.get("name") or row.get("gpu_name")):
+            told = at(capture, row["compute_cap"].line)
+            yield GpuModel(**told, name=name.value, index=index, capability=row["compute_cap"].value)
         if len(own) >= 3:
             yield _series(own, index or 0, capture)
     driver = next((row[n] for row in rows for n in ("kmd_version", "driver_version") if n in row), None)
