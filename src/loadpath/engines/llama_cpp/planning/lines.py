@@ -38,7 +38,7 @@ def lines(start: Start) -> tuple[str, ...]:
 
 
 def _level(line: str) -> str:
-    return "E" if "fail" in line or "unable to" in line else "I"
+    return "E" if "fail" in line or "unable to" in line or "error" in line else "I"
 
 
 def _lines(start: Start) -> Iterator[str]:
@@ -162,6 +162,11 @@ def _context(start: Start) -> Iterator[str]:
             prefix = "sched_reserve" if o.build >= builds.FIT else "llama_context"
             name = f"CUDA{device}" if device >= 0 else "CUDA_Host" if start.cards else "CPU"
             yield f"{prefix}: {name:>10} compute buffer size = {_mib(use.compute)}"
+    if start.refused and start.refused[1] == "pass":
+        yield "common_init_from_params: warming up the model with an empty run - please wait ... (--no-warmup to disable)"
+        yield "CUDA error: out of memory"
+        yield f"  current device: {start.refused[0]}, in function alloc at ggml-cuda/ggml-cuda.cu:1"
+        yield "  cuMemCreate(&handle, reserve_size, &prop, 0)"
 
 
 def _cache(device: int, use: Use) -> Iterator[str]:

@@ -87,12 +87,14 @@ def free_of(card: Card) -> int:
 
 
 def _refused(machine: Machine, one: Load) -> tuple[int, str] | None:
-    """The first buffer that finds no room: all weights are allocated first, then caches, then compute buffers."""
-    for part in ("weights", "kv", "compute"):
+    """The first buffer that finds no room: all weights are allocated first, then caches, then compute buffers; what the
+    kernels take themselves comes with the first pass (`pass`)."""
+    for part in ("weights", "kv", "compute", "pass"):
         for device, (use, free) in enumerate(zip(one.gpus, machine.free, strict=False)):
             held = use.weights
             held += use.cache + use.state if part != "weights" else 0
-            held += use.compute if part == "compute" else 0
+            held += use.compute if part in ("compute", "pass") else 0
+            held += UNACCOUNTED_BYTES if part == "pass" and use.total else 0
             if held > free:
                 return device, part
     return None
