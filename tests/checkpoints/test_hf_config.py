@@ -11,17 +11,13 @@ import pytest
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import shape_of
 from loadpath.core.shape import Attention, Experts, GatedDelta, LatentAttention, ModelShape
+from loadpath.knowledge.models import model
 from loadpath.planning.parameters import parameters
 
 HERE = Path(__file__).parent
 COUNTED: dict[str, Any] = json.loads((HERE / "data" / "transformers.json").read_text("utf-8"))
 SMALL = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
          "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100, "max_position_embeddings": 512}  # fmt: skip
-
-
-def counted(shape: ModelShape, config: dict[str, Any]) -> int:
-    """Parameters as `transformers` has them. Its MTP layers are apart; a few families keep no correction bias."""
-    return parameters(shape).total
 
 
 def corrections(shape: ModelShape) -> int:
@@ -135,3 +131,17 @@ def test_the_output_layer_is_tied_as_the_whole_model_says() -> None:
     }
     assert not shape_of(outer, "config.json").tied
     assert shape_of({"model_type": "qwen3_vl", "text_config": inner}, "config.json").tied
+
+
+PUBLISHED: dict[str, Any] = json.loads((HERE / "data" / "published.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_configurations_agree_with_the_table(name: str) -> None:
+    table, read = model(name), shape_of(PUBLISHED[name], "config.json")
+    assert table is not None
+    assert set(read.layers) == set(table.layers)
+    assert read.layers == table.layers
+    assert (read.vocab, read.hidden, read.tied, read.dtype) == (table.vocab, table.hidden, table.tied, table.dtype)
+    assert parameters(read) == parameters(table)
+    assert (read.drafter, read.state_dtype) == (table.drafter, table.state_dtype)

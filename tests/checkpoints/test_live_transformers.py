@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from transformers_reference import build, cases
 
 pytestmark = pytest.mark.skipif(

@@ -7,14 +7,14 @@ import struct
 from pathlib import Path
 
 import pytest
-from tiny_checkpoints import KINDS, header_of, tiny, write_safetensors, write_tiny_checkpoint
 
 from loadpath.checkpoints import safetensors
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.source import open_model
 from loadpath.planning.parameters import parameters
-from loadpath.planning.tensors import WHOLE
+from loadpath.planning.split import WHOLE
 from loadpath.planning.weights import AS_STORED, weights
+from tiny_checkpoints import KINDS, header_of, tiny, write_safetensors, write_tiny_checkpoint
 
 TWO = {"a.weight": ("BF16", (4, 8), 64), "b.bias": ("F32", (4,), 16)}
 
@@ -87,7 +87,7 @@ def test_a_git_pointer_is_told_from_a_file(tmp_path: Path) -> None:
 
 
 def test_damaged_entries_name_their_tensor() -> None:
-    with pytest.raises(ModelError, match="tensor `x` of BF16 .* takes 64 bytes, its offsets span 10"):
+    with pytest.raises(ModelError, match=r"tensor `x` of BF16 .* takes 64 bytes, its offsets span 10"):
         safetensors.tensors_of(b'{"x":{"dtype":"BF16","shape":[4,8],"data_offsets":[0,10]}}', "m")
     with pytest.raises(ModelError, match="entry of tensor `x` is damaged"):
         safetensors.tensors_of(b'{"x":{"dtype":"BF16"}}', "m")

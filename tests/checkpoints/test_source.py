@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_checkpoints import header_of, write_safetensors, write_tiny_checkpoint
-from tiny_gguf import write_tiny_gguf
 
 from loadpath.checkpoints import hub
 from loadpath.checkpoints.adapters import open_adapter
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.source import open_model
+from tiny_checkpoints import header_of, write_safetensors, write_tiny_checkpoint
+from tiny_gguf import write_tiny_gguf
 
 
 @pytest.fixture(autouse=True)

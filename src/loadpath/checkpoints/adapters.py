@@ -53,7 +53,9 @@ def _stored(folder: Path) -> Checkpoint:
     if file.is_file():
         return Checkpoint(str(folder), "safetensors", safetensors.read_file(file))
     if (folder / "adapter_model.bin").is_file():
-        raise ModelError(f"{folder} stores its adapter as adapter_model.bin, which is a pickle and is not opened: convert it")
+        raise ModelError(
+            f"{folder} stores its adapter as adapter_model.bin, which is a pickle and is not opened: convert it"
+        )
     raise ModelError(f"{folder} has no adapter_model.safetensors")
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from loadpath.checkpoints import safetensors
 from loadpath.checkpoints.errors import ModelError
 from loadpath.core.checkpoint import Checkpoint
-from loadpath.core.shape import ModelShape
+from loadpath.core.shape import Dtype, ModelShape
 from loadpath.knowledge import models
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -84,7 +84,9 @@ def json_file(path: Path) -> dict[str, Any]:
 def _open_folder(folder: Path) -> Opened:
     config = folder / "config.json"
     if config.is_file():
-        return Opened(read_config(config, folder), safetensors.read_folder(folder), str(folder))
+        return _typed(
+            Opened(read_config(config, folder), safetensors.read_folder(folder), str(folder)), json_file(config)
+        )
     files = sorted(folder.glob("*.gguf"))
     if files:
         first = [
@@ -103,6 +105,24 @@ def _open_folder(folder: Path) -> Opened:
     if snapshot is not None:
         return _open_folder(snapshot.parent)
     raise ModelError(f"{folder} has no config.json and no .gguf file")
+
+
+_FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+def _typed(opened: Opened, config: dict[str, Any]) -> Opened:
+    """With the type of the stored weights where the configuration names none."""
+    sections = [config, *(value for value in config.values() if isinstance(value, dict))]
+    if opened.checkpoint is None or any(section.get("dtype") or section.get("torch_dtype") for section in sections):
+        return opened
+    sizes: dict[str, int] = {}
+    for tensor in opened.checkpoint.tensors:
+        if tensor.dtype in _FLOATS:
+            sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.elements
+    if not sizes:
+        return opened
+    dtype = cast("Dtype", _FLOATS[max(sizes, key=lambda kind: sizes[kind])])
+    return msgspec.structs.replace(opened, shape=msgspec.structs.replace(opened.shape, dtype=dtype))
 
 
 def _open_gguf(path: Path) -> Opened:

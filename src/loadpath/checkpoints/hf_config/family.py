@@ -49,6 +49,8 @@ class Family(msgspec.Struct, frozen=True, omit_defaults=True):
     state_float32: bool = False
     """Recurrent states are kept in float32 whatever the model's dtype, unless the configuration says otherwise."""
     rope: bool = True
+    local_rope: bool = False
+    """Window layers have a rotary table of their own, which no stretching applies to."""
     tied: bool = False
     """Input and output embedding are one, where the configuration does not say."""
     mtp_own_embeddings: bool = False
@@ -119,7 +121,7 @@ FAMILIES: dict[str, Family] = {
     "gemma": Family(qkv_bias=_B, o_bias=_B, tied=True),
     "gemma2": Family(qkv_bias=_B, o_bias=_B, norms=4, windows="pattern", pattern=2, tied=True),
     "gemma3_text": Family(
-        qkv_bias=_B, o_bias=_B, norms=4, qk_norm="head", windows="pattern", pattern=6, tied=True
+        qkv_bias=_B, o_bias=_B, norms=4, qk_norm="head", windows="pattern", pattern=6, local_rope=True, tied=True
     ),
     "vaultgemma": Family(qkv_bias=_B, o_bias=_B, windows="pattern", pattern=2, tied=True),
     # Phi
@@ -130,7 +132,7 @@ FAMILIES: dict[str, Family] = {
     "glm": Family(qkv_bias=_B),
     "glm4": Family(qkv_bias=_B, norms=4),
     "glm4v_text": Family(qkv_bias=True, norms=4),
-    "glm4_moe": Family(qkv_bias=_B, qk_norm="head", qk_norm_key="use_qk_norm", router_bias=True),
+    "glm4_moe": Family(qkv_bias=_B, qk_norm="head", qk_norm_key="use_qk_norm", mtp_own_embeddings=True, router_bias=True),
     "glm4_moe_lite": _DEEPSEEK,
     "glm_moe_dsa": _DEEPSEEK,
     # Latent attention
@@ -138,7 +140,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": _DEEPSEEK,
     "deepseek_v32": _DEEPSEEK,
     "kimi_k2": Family(windows="never", router_bias=True),
-    "kimi_linear": Family(windows="never", state_float32=True, router_bias=True, linear="kda"),
+    "kimi_linear": Family(rope=False, windows="never", state_float32=True, router_bias=True, linear="kda"),
     "minicpm3": Family(windows="never"),
     "mistral4": Family(windows="never"),
     # Windows, chunks, sinks

@@ -10,7 +10,7 @@ from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import mixers, stack
 from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
-from loadpath.core.shape import Attention, Dense, Experts, FeedForward, Layer, Mixer, ModelShape
+from loadpath.core.shape import Attention, Dense, Experts, FeedForward, Layer, Mixer, ModelShape, Rope
 
 
 def falcon(f: Fields) -> ModelShape:
@@ -25,7 +25,7 @@ def falcon(f: Fields) -> ModelShape:
     hidden = f.integer(*mixers.HIDDEN)
     layer = Layer(
         mixers=(Attention(heads, kv_heads, hidden // heads, qkv_bias=bias, o_bias=bias),),
-        feeds=(Dense(f.integer("ffn_hidden_size", default=4 * hidden), gated=False, bias=bias),),
+        feeds=(Dense(int(f.data.get("ffn_hidden_size") or 4 * hidden), gated=False, bias=bias),),
         norms=2 if two else 1,
     )
     family = Family(norm_vectors=2, rope=not f.flag("alibi"), tied=True, windows="never")
@@ -44,7 +44,8 @@ def chatglm(f: Fields) -> ModelShape:
         ),
         feeds=(Dense(f.integer("ffn_hidden_size"), bias=bias),),
     )  # fmt: skip
-    return stack.around(f, Family(windows="never"), (layer,) * stack.layer_count(f))
+    shape = stack.around(f, Family(windows="never"), (layer,) * stack.layer_count(f))
+    return msgspec.structs.replace(shape, rope=tuple(Rope(x.rows, x.width // 2) for x in shape.rope))
 
 
 def qwen1(f: Fields) -> ModelShape:

@@ -49,7 +49,7 @@ ALIASES: dict[str, str] = {
 """model_type → the family that reads it alike."""
 
 ARCHITECTURES: dict[str, str] = {
-    "DeciLMForCausalLM": "nemotron-nas", "ExaoneForCausalLM": "exaone", "MiMoForCausalLM": "mimo",
+    "MiniMaxM2ForCausalLM": "minimax_m2", "DeciLMForCausalLM": "nemotron-nas", "ExaoneForCausalLM": "exaone", "MiMoForCausalLM": "mimo",
     "QWenLMHeadModel": "qwen", "BaichuanForCausalLM": "baichuan", "BaiChuanForCausalLM": "baichuan",
     "ChatGLMModel": "chatglm", "ChatGLMForConditionalGeneration": "chatglm", "InternLM2ForCausalLM": "internlm2",
     "InternLM3ForCausalLM": "internlm3", "KimiLinearForCausalLM": "kimi_linear", "MiniCPM3ForCausalLM": "minicpm3",
@@ -130,8 +130,7 @@ def _text_kind(top: Fields) -> str:
 def read_text(f: Fields, architecture: str = "") -> ModelShape:
     """The language model of one section."""
     kind = f.kind
-    if kind not in FAMILIES and kind not in READERS and architecture in ARCHITECTURES:
-        kind = ARCHITECTURES[architecture]
+    kind = ARCHITECTURES.get(architecture, kind)
     kind = kind if kind in FAMILIES or kind in READERS else ALIASES.get(kind, kind)
     if place := READERS.get(kind):
         module, function = place.split(":")

@@ -11,43 +11,66 @@ from loadpath.core.shape import Rope
 MROPE_FACTOR = 4
 """vLLM's table of multimodal positions holds four times the longest sequence."""
 POSITIONS = (
-    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "model_max_length",
-    "n_ctx", "max_target_positions",
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx", "max_target_positions",
 )  # fmt: skip
 
 
 def positions(f: Fields) -> int:
-    """The longest sequence that the configuration states; 0 where it has no limit (Mamba)."""
-    return f.integer(*POSITIONS, default=0)
+    """The longest sequence that the configuration states; 0 where it has no limit (Mamba). Cohere states the longest
+    that its rotary positions reach as `model_max_length`."""
+    return f.integer("model_max_length", default=0) or f.integer(*POSITIONS, default=0)
 
 
-def tables(f: Fields, head_dim: int, *, multimodal: bool = False) -> tuple[Rope, ...]:
-    """One table for each set of rotary parameters (Gemma has one for windows and one for the rest)."""
+def longest(f: Fields) -> int:
+    """The longest sequence with stretched positions, as vLLM derives it: yarn from its original length, linear and
+    dynamic stretching from the stated one. Gemma 3 states the stretched length."""
+    limit = positions(f)
+    parameters = _parameters(f)
+    kind = _kind(parameters)
+    if kind == "yarn" and _original(f, parameters):
+        return round(_original(f, parameters) * _factor(parameters))
+    if kind in ("linear", "dynamic") and not f.kind.startswith("gemma3"):
+        return round(limit * _factor(parameters))
+    return limit
+
+
+def tables(f: Fields, head_dim: int, *, local: bool = False) -> tuple[Rope, ...]:
+    """One table for each set of rotary parameters. `local`: window layers have one of their own (Gemma 3)."""
     limit = positions(f)
     if not limit:
         return ()
-    parameters = f.value("rope_parameters") or f.value("rope_scaling") or {}
+    parameters = _parameters(f)
     if parameters and all(isinstance(value, Mapping) for value in parameters.values()):
-        return tuple(dict.fromkeys(_table(f, value, limit, head_dim, multimodal) for value in parameters.values()))
-    own = _table(f, parameters, limit, head_dim, multimodal)
-    if f.value("rope_local_base_freq"):
-        return (own, Rope(limit, own.width))
-    return (own,)
+        return tuple(dict.fromkeys(_table(f, value, limit, head_dim) for value in parameters.values()))
+    own = _table(f, parameters, limit, head_dim)
+    return (own, Rope(limit, own.width)) if local else (own,)
 
 
-def _table(f: Fields, parameters: Mapping[str, Any], limit: int, head_dim: int, multimodal: bool) -> Rope:
-    kind = str(parameters.get("rope_type") or parameters.get("type") or "")
-    factor = float(parameters.get("factor") or 1)
-    original = int(
-        parameters.get("original_max_position_embeddings") or f.value("original_max_position_embeddings") or 0
-    )
+def _table(f: Fields, parameters: Mapping[str, Any], limit: int, head_dim: int) -> Rope:
+    kind = _kind(parameters)
     partial = parameters.get("partial_rotary_factor") or f.value("partial_rotary_factor", "rotary_pct") or 1
     width = f.integer("rotary_dim", default=int(head_dim * float(partial)))
-    rows = limit
     if kind == "yarn":
-        rows = round((original or limit) * factor)
-    elif kind in ("linear", "dynamic"):
-        rows = round(limit * factor)
-    elif multimodal or parameters.get("mrope_section") or kind == "mrope":
-        rows = limit * MROPE_FACTOR
-    return Rope(rows, width, "" if kind in ("default", "mrope") else kind)
+        return Rope(round((_original(f, parameters) or limit) * _factor(parameters)), width, kind)
+    if kind in ("linear", "dynamic"):
+        return Rope(round(limit * _factor(parameters)), width, kind)
+    if parameters.get("mrope_section") or kind == "mrope":
+        return Rope(limit * MROPE_FACTOR, width, "mrope")
+    return Rope(limit, width, "" if kind == "default" else kind)
+
+
+def _parameters(f: Fields) -> Mapping[str, Any]:
+    found = f.value("rope_parameters") or f.value("rope_scaling") or {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _kind(parameters: Mapping[str, Any]) -> str:
+    return str(parameters.get("rope_type") or parameters.get("type") or "")
+
+
+def _factor(parameters: Mapping[str, Any]) -> float:
+    return float(parameters.get("factor") or 1)
+
+
+def _original(f: Fields, parameters: Mapping[str, Any]) -> int:
+    return int(parameters.get("original_max_position_embeddings") or f.value("original_max_position_embeddings") or 0)

@@ -25,6 +25,10 @@ LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_lay
 DRAFTED = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
 
+_SAVED_IN_32 = frozenset({"gpt2", "gpt_neo", "gpt_neox", "t5", "mt5", "bart", "mbart", "whisper", "bloom"})
+"""Families older than half precision: their files hold 32 bits where the configuration names no type."""
+
+
 def decoder(f: Fields, family: Family) -> ModelShape:
     """The shape of a decoder-only model; `id`, `architecture` and the like are filled in by the caller."""
     count = layer_count(f)
@@ -65,10 +69,10 @@ def around(f: Fields, family: Family, stack: tuple[Layer, ...], **changes: objec
         hidden=hidden,
         vocab=f.integer("vocab_size", "padded_vocab_size"),
         tied=f.flag("tie_word_embeddings", default=family.tied),
-        max_position=limit,
+        max_position=rope.longest(f),
         dtype=dtype(f),
         layers=tuple(one.setdefault(item, item) for item in stack),
-        rope=rope.tables(f, width) if family.rope and width else (),
+        rope=rope.tables(f, width, local=family.local_rope) if family.rope and width else (),
         learned_positions=0 if family.learned_positions is None else limit + family.learned_positions,
         norm_vectors=family.norm_vectors,
         lm_head_bias=mixers.switch(f, family.lm_head_bias),
@@ -107,10 +111,10 @@ def state_dtype(f: Fields, family: Family, stack: tuple[Layer, ...]) -> Dtype | 
 
 
 def dtype(f: Fields) -> Dtype:
-    """The type of unquantised weights; bfloat16 where the configuration leaves it open."""
+    """The type of unquantised weights; where the configuration leaves it open, that of the family's time."""
     name = f.text("dtype", "torch_dtype").removeprefix("torch.")
     match name:
         case "float32" | "float16" | "bfloat16":
             return name
         case _:
-            return "bfloat16"
+            return "float32" if f.kind in _SAVED_IN_32 else "bfloat16"
