@@ -19,8 +19,8 @@ MODULES_BYTES, GRAPH_MODULES_BYTES = 133 * MIB, 123 * MIB
 SWITCH_COMMUNICATOR_BYTES, LINK_COMMUNICATOR_BYTES, SLOT_COMMUNICATOR_BYTES = 430 * MIB, 270 * MIB, 50 * MIB
 """Buffers of a communicator that come with its first use: behind NVSwitch (0.42 GiB: H100, 0.11), over NVLink (0.26: V100,
 0.6), over PCIe (0.05: cards of 16 and 24 GB, 0.9 to 0.22)."""
-SWITCH_BYTES, SWITCH_RANK_BYTES = 1840 * MIB, 55 * MIB
-"""With NVSwitch multicast, tried graphs register more: 1.8 GiB at two ranks, little more at four (0.19, H100)."""
+SWITCH_BYTES, DOUBLING_BYTES = 1875 * MIB, 100 * MIB
+"""With NVSwitch multicast, tried graphs register more: 1.83 GiB at two ranks, 0.1 more for each doubling (0.19, H100)."""
 EARLY_COMMUNICATOR_BYTES = 1600 * MIB
 """Communicators of NVSwitch cards before the baseline (free memory at the start of six logged runs): charged by versions
 that measure their baseline earlier."""
@@ -55,7 +55,7 @@ def free_at_start(card: Card, options: Options) -> int:
         return card.free_bytes
     taken = _context(card)
     if options.tensor_parallel > 1 and options.version >= releases.NCCL_BEFORE_BASELINE:
-        taken += EARLY_COMMUNICATOR_BYTES if _nvswitch(card) else _communicator(card)
+        taken += EARLY_COMMUNICATOR_BYTES if nvswitch(card) else _communicator(card)
     return max(0, card.total_bytes - taken)
 
 
@@ -71,21 +71,25 @@ def non_torch(card: Card, options: Options) -> int:
     ranks = options.tensor_parallel
     if ranks == 1:
         return size
-    if tries_graphs and _nvswitch(card):
-        return size + SWITCH_BYTES + SWITCH_RANK_BYTES * (ranks // 2 - 1 if ranks > 2 else 0)
-    if options.version < releases.NCCL_BEFORE_BASELINE and _nvswitch(card):
-        size += EARLY_COMMUNICATOR_BYTES
+    if tries_graphs and nvswitch(card):
+        return size + SWITCH_BYTES + _doublings(ranks)
+    if options.version < releases.NCCL_BEFORE_BASELINE and nvswitch(card):
+        size += EARLY_COMMUNICATOR_BYTES + _doublings(ranks)
     return size + _communicator(card)
 
 
+def _doublings(ranks: int) -> int:
+    return DOUBLING_BYTES * (ranks.bit_length() - 2)
+
+
 def _communicator(card: Card) -> int:
-    if _nvswitch(card):
+    if nvswitch(card):
         return SWITCH_COMMUNICATOR_BYTES
     linked = card.link_bytes_per_s is not None and card.link_bytes_per_s >= LINK
     return LINK_COMMUNICATOR_BYTES if linked else SLOT_COMMUNICATOR_BYTES
 
 
-def _nvswitch(card: Card) -> bool:
+def nvswitch(card: Card) -> bool:
     """Whether the card's peers are behind a switch with multicast (HGX boards of Hopper and later)."""
     linked = card.link_bytes_per_s is not None and card.link_bytes_per_s >= NVSWITCH_LINK
     return linked and card.capability is not None and card.capability >= (9, 0)

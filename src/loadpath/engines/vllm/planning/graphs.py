@@ -5,15 +5,16 @@ from __future__ import annotations
 from loadpath.core.shape import ModelShape
 from loadpath.core.units import KIB, MIB
 from loadpath.engines.vllm.planning import releases
-from loadpath.engines.vllm.planning.options import Options
+from loadpath.engines.vllm.planning.options import Options, recurrent
 from loadpath.planning.deployment import Version
 
 LARGEST, LARGEST_BLACKWELL = 512, 1024
-ERROR = 0.09
-"""Mean error of the modelled bytes on logged starts, as a share of them."""
+ERROR, ERROR_ELSEWHERE = 0.09, 0.4
+"""Mean error of the modelled bytes on logged starts, as a share of them: of the kind that it was fitted to, and of others
+(before 0.18, recurrent layers, all-reduces over PCIe)."""
 NODE_BYTES, COLLECTIVE_BYTES, POOL_BYTES = 178 * KIB, 29 * KIB, 132 * MIB
-SHARE_BEFORE = 0.35
-"""Captures before 0.18 were logged with about a third of the later estimate (four starts of 0.11 and 0.12)."""
+SHARE_BEFORE = 0.5
+"""Captures before 0.18 were logged with 0.2 to 1.3 of the later estimate (nine starts of 0.9 to 0.17)."""
 
 
 def capture_sizes(options: Options, capability: tuple[int, int] | None = None, gpt_oss: bool = False) -> list[int]:
@@ -62,6 +63,12 @@ def graph_bytes(shape: ModelShape, options: Options, sizes: list[int]) -> int:
     node = NODE_BYTES + (COLLECTIVE_BYTES if options.tensor_parallel > 1 else 0)
     total = POOL_BYTES + sum(graph_counts(options, sizes)) * layers * node
     return round(total * (1 if options.version >= releases.GRAPH_ESTIMATE else SHARE_BEFORE))
+
+
+def error(shape: ModelShape, options: Options, switched: bool) -> float:
+    """Mean error to be expected of `graph_bytes`."""
+    fitted = options.version >= releases.GRAPH_ESTIMATE and not recurrent(shape)
+    return ERROR if fitted and (options.tensor_parallel == 1 or switched) else ERROR_ELSEWHERE
 
 
 def charged(version: Version) -> bool:

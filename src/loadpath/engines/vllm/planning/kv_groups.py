@@ -29,7 +29,8 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The pool: bytes of one block over all layers of a group, and who claims blocks. `padding`: share of a state's
+    """The pool: bytes of one block over all layers of a group, and who claims blocks. `block_tokens`: tokens of the
+    smallest block, 0: a block is a whole request (states only). `padding`: share of a state's
     page that is padding; `state_block`: the attention block was raised to fit a state."""
 
     block_bytes: int
@@ -86,7 +87,7 @@ def _one_group(found: Specs, block: int) -> Layout:
     grows = [(spec, count) for spec, count in found if spec.kind != "state"]
     if not grows:
         page = sum(spec.page_bytes * count for spec, count in found)
-        return Layout(page, (Group(found[0][0], 1, 0),), block)
+        return Layout(page, (Group(found[0][0], 1, 0),), 0)
     size = sum(spec.token_bytes * count for spec, count in grows) * block
     widest = max((spec for spec, _ in grows), key=lambda spec: (spec.kind == "full", spec.token_bytes))
     return Layout(size, (Group(widest, 1, block),), block)

@@ -20,12 +20,17 @@ from loadpath.core.shape import (
 )
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.per_shape import per_shape
-from loadpath.planning.tensors import Split, stage_layers
+from loadpath.planning.split import Split, stage_layers
 
 Kind = Literal["full", "sliding", "chunked", "state", "cross"]
 INDEX_SCALE_EVERY = 128  # elements of an indexer key that share one 4-byte scale
 LATENT_ENTRY = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """Bytes of a token in the packed layouts of sparse latent attention (512 + 64 elements)."""
+ELEMENT_BITS = {
+    "bfloat16": 16, "float16": 16, "float32": 32, "int4_per_token_head": 4, "turboquant_4bit_nc": 4, "turboquant_k8v4": 6,
+    "turboquant_k3v4_nc": 3.5, "turboquant_3bit_nc": 3, "octave_k3v4": 3.5, "octave_k3v3": 3, "ultraquant_4bit": 4.25,
+}  # fmt: skip
+"""Bits of an element, key and value on average; the FP8 and INT8 types have 8. Scales of the rarer ones are not counted."""
 COMPRESSED_ENTRY = {"fp8": 584, "nvfp4": 352}
 """Bytes of an entry of compressed latent attention, 512 elements wide."""
 STATE_ELEMENT = 2 * 4
@@ -75,16 +80,16 @@ class _Element(msgspec.Struct, frozen=True, cache_hash=True):
     dtype_bytes: int
 
     @property
-    def bits(self) -> int:
-        if self.name in ("auto", "bfloat16", "float16"):
-            return 8 * (self.dtype_bytes if self.name == "auto" else 2)
-        return 4 if "4" in self.name.split("_per")[0].replace("e4m3", "") and "fp8" not in self.name else 8
+    def bits(self) -> float:
+        if self.name == "auto":
+            return 8 * self.dtype_bytes
+        return ELEMENT_BITS.get(self.name, 8)
 
     def head(self, width: int) -> int:
         """Bytes of one head's key (or value) of `width` elements."""
         if self.name.startswith("nvfp4"):
             return width // 2 + width // 16  # two a byte, one FP8 scale for sixteen
-        size = width * self.bits // 8
+        size = round(width * self.bits) // 8
         return size + 4 if self.name.endswith("per_token_head") else size
 
 

@@ -94,13 +94,13 @@ def _tokens(layout: Layout, blocks: int, concurrency: float, length: int, option
     if options.version >= releases.TOKENS_BY_CONCURRENCY:
         return int(concurrency * length)
     shared = options.decode_context_parallel * options.prefill_context_parallel
-    return blocks // layout.group_count * layout.block_tokens * shared
+    return blocks // layout.group_count * (layout.block_tokens or length) * shared
 
 
 def _plain_ratio(layout: Layout, blocks: int, concurrency: float, length: int, options: Options) -> float:
     """Before 0.9.2 tokens / length, unrounded."""
     if options.version < releases.HYBRID_GROUPS:
-        return blocks * layout.block_tokens / length
+        return blocks * (layout.block_tokens or length) / length
     return concurrency
 
 

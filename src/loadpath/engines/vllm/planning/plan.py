@@ -183,6 +183,7 @@ def _gpus(deployment: Deployment, o: Options, stages: list[_Stage], kv: int) -> 
 def _parts(deployment: Deployment, o: Options, stage: _Stage, kv: int) -> tuple[PlanPart, ...]:
     basis = stage.resident.basis
     given = deployment.available_kv_bytes is not None or o.kv_bytes is not None
+    switched = budget.nvswitch(stage.card)
     outside = "" if graphs.charged(o.version) else "outside the budget"
     parts = [
         PlanPart("weights", stage.resident.model, basis, WEIGHTS_ERROR if basis == "exact" else None),
@@ -190,7 +191,7 @@ def _parts(deployment: Deployment, o: Options, stage: _Stage, kv: int) -> tuple[
         PlanPart("activation peak", stage.activation.peak, "modelled", profile.ERROR),
         PlanPart("penalty counts", _counted(deployment, o), "exact"),
         PlanPart("non-torch", stage.share.non_torch, "modelled", budget.ERROR),
-        PlanPart("CUDA graphs", stage.graphs, "modelled", graphs.ERROR, outside),
+        PlanPart("CUDA graphs", stage.graphs, "modelled", graphs.error(deployment.shape, o, switched), outside),
         PlanPart("KV cache", max(0, kv), "given" if given else "modelled"),
     ]
     return tuple(part for part in parts if part.bytes or part.name == "KV cache")
@@ -224,6 +225,12 @@ def _notes(deployment: Deployment, o: Options, least: _Stage, held: Pool | None)
     told = list(least.resident.notes)
     if deployment.version is None:
         told.append(f"vLLM {releases.spelled(o.version)} is assumed: the newest that is known.")
+    if releases.V1_DEFAULT <= o.version < releases.NCCL_BEFORE_BASELINE:
+        freed = (profile.SORTED_LOGIT - profile.SAMPLED_LOGIT) * min(o.max_num_seqs, o.max_num_batched_tokens)
+        told.append(
+            "PyTorch's sampler is assumed; where FlashInfer is installed, as in the official image, the activation peak is up "
+            f"to {show_bytes(freed * deployment.shape.vocab)} smaller."
+        )
     if least.card.assumed:
         told.append(f"The total of {least.card.name}, {show_bytes(least.share.total)}, is a rule of thumb.")
     if deployment.shape.note:

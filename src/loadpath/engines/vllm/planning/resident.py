@@ -12,8 +12,9 @@ from loadpath.engines.vllm.planning.keeping import keeping
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.per_shape import per_shape
+from loadpath.planning.split import Split
 from loadpath.planning.stored_weights import checkpoint_weights
-from loadpath.planning.tensors import Split, tensors
+from loadpath.planning.tensors import tensors
 from loadpath.planning.weights import Keeping, Weights, weights
 
 WEIGHTS_ERROR = 0.004
