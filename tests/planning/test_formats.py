@@ -7,7 +7,7 @@ import pytest
 from loadpath.core.shape import Quantisation
 from loadpath.knowledge.schemes import LINEAR
 from loadpath.planning.formats import bits_per_weight, scheme_of, stored
-from loadpath.planning.tensors import Tensor
+from loadpath.planning.layer_tensors import Tensor
 
 MATRIX = Tensor("gate_up", "mlp", 1024, 4096, parts=2, linear=True)
 COUNT = 1024 * 4096

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from loadpath.planning.layer_tensors import Tensor
 from loadpath.planning.mxfp4 import Mxfp4Kernel, bias_arrays, matrix_arrays, padded
-from loadpath.planning.tensors import Tensor
 
 W13 = Tensor("w13", "experts", 2 * 1440, 2880, stack=32, parts=2, linear=True)
 W2 = Tensor("w2", "experts", 2880, 1440, stack=32, linear=True)

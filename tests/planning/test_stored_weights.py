@@ -7,8 +7,8 @@ import pytest
 from loadpath.core.checkpoint import Checkpoint, StoredTensor
 from loadpath.core.shape import ModelShape
 from loadpath.knowledge.models import model
+from loadpath.planning.split import Split
 from loadpath.planning.stored_weights import checkpoint_weights, role_of
-from loadpath.planning.tensors import Split
 from loadpath.planning.weights import weights
 
 _LAYER = {

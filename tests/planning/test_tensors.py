@@ -6,8 +6,10 @@ import pytest
 
 from loadpath.core.shape import ModelShape
 from loadpath.knowledge.models import model, names
+from loadpath.planning.layer_tensors import Tensor
 from loadpath.planning.parameters import each, parameters
-from loadpath.planning.tensors import WHOLE, Split, Tensor, drafter_tensors, stage_layers, tensors
+from loadpath.planning.split import WHOLE, Split, stage_layers
+from loadpath.planning.tensors import drafter_tensors, tensors
 
 EVERY = [shape for name in names() if (shape := model(name)) is not None]
 

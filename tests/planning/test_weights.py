@@ -11,7 +11,7 @@ from loadpath.core.shape import ModelShape
 from loadpath.core.units import GIB
 from loadpath.knowledge.models import model, names
 from loadpath.planning.parameters import parameters
-from loadpath.planning.tensors import Split
+from loadpath.planning.split import Split
 from loadpath.planning.weights import AS_STORED, TORCH_ENGINE, weights
 
 

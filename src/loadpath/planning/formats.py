@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from loadpath.core.shape import DTYPE_BYTES, Quantisation
 from loadpath.knowledge.ggml_types import average_bits
-from loadpath.planning.tensors import Tensor
+from loadpath.planning.layer_tensors import Tensor
 
 SCALE_BYTES = 2
 """Scales of integer formats have the activations' 16-bit type."""

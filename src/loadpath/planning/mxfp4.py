@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from loadpath.planning.tensors import Tensor, ceil_div
+from loadpath.planning.layer_tensors import Tensor
+from loadpath.planning.split import ceil_div
 
 Mxfp4Kernel = Literal["", "marlin", "flashinfer", "flashinfer-hopper", "triton", "triton-early"]
 _MULTIPLES: dict[str, tuple[int, int]] = {

@@ -8,7 +8,9 @@ from functools import lru_cache
 import msgspec
 
 from loadpath.core.shape import Experts, ModelShape, Role
-from loadpath.planning.tensors import WHOLE, Group, Tensor, drafter_tensors, tensors
+from loadpath.planning.layer_tensors import Tensor
+from loadpath.planning.split import WHOLE
+from loadpath.planning.tensors import Group, drafter_tensors, tensors
 
 _NOT_PER_TOKEN = frozenset({"vision", "audio", "position"})
 

@@ -24,7 +24,7 @@ from loadpath.core.units import GIB
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.per_shape import per_shape
 from loadpath.planning.refused_load import out_of_memory
-from loadpath.planning.tensors import Split, ceil_div
+from loadpath.planning.split import Split, ceil_div
 from loadpath.planning.weights import weights
 
 CONTEXT_BYTES = {"one": round(0.7 * GIB), "many": round(1.9 * GIB)}

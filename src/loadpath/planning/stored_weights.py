@@ -12,7 +12,7 @@ from typing import Literal
 
 from loadpath.core.checkpoint import Checkpoint
 from loadpath.core.shape import Attention, ModelShape
-from loadpath.planning.tensors import Split, kv_heads, stage_layers
+from loadpath.planning.split import Split, kv_heads, stage_layers
 from loadpath.planning.weights import AS_STORED, TORCH_ENGINE, Keeping, Weights, weights
 
 Share = Literal["column", "row", "kv", "vocabulary", "whole", "experts", "tower"]

@@ -26,8 +26,10 @@ from loadpath.core.shape import (
     Mixer,
     ModelShape,
 )  # fmt: skip
+from loadpath.planning.layer_tensors import Tensor
 from loadpath.planning.parameters import each, parameters
-from loadpath.planning.tensors import WHOLE, Tensor, tensors
+from loadpath.planning.split import WHOLE
+from loadpath.planning.tensors import tensors
 
 Method = Literal["full", "lora", "qlora"]
 Precision = Literal["bf16", "mixed", "fp32"]

@@ -14,16 +14,10 @@ from loadpath.core.plan import Basis
 from loadpath.core.shape import LatentAttention, ModelShape, Quantisation
 from loadpath.planning.allocator import counted
 from loadpath.planning.formats import SCALE_BYTES, dtype_bytes, scheme_of, stored
+from loadpath.planning.layer_tensors import Tensor
 from loadpath.planning.mxfp4 import Mxfp4Kernel, bias_arrays, matrix_arrays
-from loadpath.planning.tensors import (
-    Group,
-    Split,
-    Tensor,
-    ceil_div,
-    drafter_tensors,
-    stage_layers,
-    tensors,
-)
+from loadpath.planning.split import Split, ceil_div, stage_layers
+from loadpath.planning.tensors import Group, drafter_tensors, tensors
 
 
 class Keeping(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):

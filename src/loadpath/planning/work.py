@@ -17,7 +17,8 @@ from loadpath.planning.formats import dtype_bytes
 from loadpath.planning.parameters import parameters
 from loadpath.planning.rates import Matmul
 from loadpath.planning.speed import Cache, Load
-from loadpath.planning.tensors import WHOLE, Split, tensors
+from loadpath.planning.split import WHOLE, Split
+from loadpath.planning.tensors import tensors
 from loadpath.planning.weights import AS_STORED, weights
 
 _NOT_READ = frozenset({"embedding", "vision", "audio", "position", "experts"})

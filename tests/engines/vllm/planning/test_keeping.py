@@ -13,7 +13,7 @@ from loadpath.core.units import GIB
 from loadpath.engines.vllm.planning.keeping import keeping
 from loadpath.knowledge.models import model
 from loadpath.planning.parameters import parameters
-from loadpath.planning.tensors import Split
+from loadpath.planning.split import Split
 from loadpath.planning.weights import Keeping, weights
 
 

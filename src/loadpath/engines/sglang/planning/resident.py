@@ -9,7 +9,7 @@ from loadpath.core.shape import ModelShape
 from loadpath.core.units import MIB
 from loadpath.engines.sglang.planning.options import Options
 from loadpath.planning.deployment import Deployment
-from loadpath.planning.tensors import Split
+from loadpath.planning.split import Split
 from loadpath.planning.weights import Weights, weights
 
 LOADING_BYTES = 64 * MIB
