@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 import zstandard
 
-from loadpath.checking.bundle import Manifest, bundle, fit, verified, write
+from loadpath.checking.bundle import Manifest, bundle, fit, names_of, verified, write
 from loadpath.checking.names import Names
-from loadpath.checking.service import report_on
+from loadpath.checking.service import gathered, report_on
 from loadpath.collect.probe import Machine
 from loadpath.core.report import Report
 from loadpath.core.sample import Sample, from_bytes, header_of
 from loadpath.reading.service import read_paths
+from machines import Tree
+
+MakeMachine = Callable[..., Tree]
 
 XID = (
     b"Jan  3 10:00:00 trainbox7 kernel: NVRM: GPU at PCI:0000:3b:00: GPU-5a1c29e0-77b1-4c3e-9d21-0b6f7a1d2c3e\n"
@@ -104,3 +108,41 @@ def test_a_file_is_only_replaced_by_a_whole_one(tmp_path: Path, monkeypatch: pyt
         write(SAMPLES, target, None)
     assert target.read_bytes() == b"an older one"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_live_machines_bundle_gives_the_findings_of_check(tmp_path: Path) -> None:
+    """Everything that the probes of this very machine see, whatever it is: masked, packed, read."""
+    samples = gathered(Machine(timeout_s=5))
+    made = write(samples, tmp_path / "b.tar.zst", names_of(Machine()))
+    masked = [from_bytes(data) for name, data in contents(made.path).items() if name.startswith("captures/")]
+    report = report_on([s for s in masked if s])
+    assert findings(read_paths([str(made.path)])) == findings(report)
+    assert report.layers
+    assert [f.id for f in report.findings] == [f.id for f in report_on(samples).findings], (
+        "masking changes no judgement"
+    )
+
+
+@pytest.mark.parametrize("scenario", ["", "cuInit 803", "remap-pending.0 1", "recovery.1 1"])
+def test_a_broken_machines_bundle_names_the_same_root_cause(
+    machine: MakeMachine, scenario: str, tmp_path: Path
+) -> None:
+    tree = machine(scenario, gpus=2)
+    tree.file("/etc/hostname", "trainbox7")
+    tree.file("/proc/sys/kernel/hostname", "trainbox7")
+    report = tree.check()
+    made = bundle(tree.machine(), tmp_path / "b.tar.zst")
+    read = read_paths([str(made.path)])
+    assert read.root_cause == report.root_cause
+    assert [layer.state for layer in read.layers] == [layer.state for layer in report.layers]
+
+
+def test_an_unpacked_bundle_reads_alike(tmp_path: Path) -> None:
+    made = write(SAMPLES, tmp_path / "b.tar.zst", NAMES)
+    folder = tmp_path / "unpacked"
+    for name, data in contents(made.path).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    report = read_paths([str(folder)])
+    assert report.root_cause == read_paths([str(made.path)]).root_cause
+    assert any("manifest of a bundle" in skipped.why for skipped in report.skipped)

@@ -12,6 +12,8 @@ from functools import cache
 
 import msgspec
 
+from loadpath.checking.sought import Sought, sought
+
 # Names that everybody's machine has.
 COMMON = frozenset((
     "root", "nobody", "ubuntu", "debian", "centos", "rocky", "fedora", "ec2-user", "azureuser", "admin", "user", "users", "app",
@@ -29,26 +31,40 @@ PUBLIC = re.compile(
 )
 _NAME = r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?"
 _LABEL = r"[A-Za-z0-9][\w-]*"
+_TAILS = ("internal", "local", "lan", "corp", "intra", "intranet", "localdomain", "home.arpa")
+# Where a name stands, and what gives the place away.
 _HOSTS = (
     # syslog and journalctl: time, host, program
-    rf"(?m)^(?:<\d+>)?(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{{4}}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?) "
-    rf"(?P<name>{_NAME}) (?=(?:kernel|[\w./@-]+(?:\[\d+\])?): )",
-    rf"(?m)^Linux (?P<name>{_NAME}) (?=\d+\.\d+)",
-    rf"(?i)\b(?:hostname|nodename|node[_-]name|host[_-]name)['\"]?\s*[:=]\s*['\"]?(?P<name>{_NAME})",
-    rf"(?m)^ {{1,4}}Name: (?P<name>{_NAME})$",
-    rf"\b[a-z][a-z0-9+.]*://(?:[^\s/@'\"]*@)?(?P<name>{_LABEL}(?:\.{_LABEL})*\.[A-Za-z]{{2,}})(?=[:/?#\s'\"),]|$)",
-    rf"(?<![\w./-])(?P<name>{_LABEL}(?:\.{_LABEL})*\.(?:internal|local|lan|corp|intra|intranet|localdomain|home\.arpa))(?![\w-]|\.\w)",
-    rf"(?<![\w./-])(?P<name>{_LABEL}(?:\.{_LABEL})*\.[a-z]{{2,}}):\d{{2,5}}/",
-    rf"(?<![\w.+-])[\w.+-]+@(?P<name>{_LABEL}(?:\.{_LABEL})+)(?![\w-])",
-    r"(?m)^\[?[a-z_][\w-]*@(?P<name>[A-Za-z0-9][\w.-]*)(?=[:\s][^\n]{0,60}[#$] ?)",
+    (
+        rf"(?m)^(?:<\d+>)?(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\d{{4}}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?) "
+        rf"(?P<name>{_NAME}) (?=(?:kernel|[\w./@-]+(?:\[\d+\])?): )",
+        (),
+    ),
+    (rf"(?m)^Linux (?P<name>{_NAME}) (?=\d+\.\d+)", ("linux ",)),
+    (
+        rf"(?i)\b(?:hostname|nodename|node[_-]name|host[_-]name)['\"]?\s*[:=]\s*['\"]?(?P<name>{_NAME})",
+        ("hostname", "nodename", "node_name", "node-name", "host_name", "host-name"),
+    ),
+    (rf"(?m)^ {{1,4}}Name: (?P<name>{_NAME})$", (" name: ",)),
+    (
+        rf"\b[a-z][a-z0-9+.]*://(?:[^\s/@'\"]*@)?(?P<name>{_LABEL}(?:\.{_LABEL})*\.[A-Za-z]{{2,}})(?=[:/?#\s'\"),]|$)",
+        ("://",),
+    ),
+    (
+        rf"(?<![\w./-])(?P<name>{_LABEL}(?:\.{_LABEL})*\.(?:{'|'.join(_TAILS)}))(?![\w-]|\.\w)",
+        tuple(f".{tail}" for tail in _TAILS),
+    ),
+    (rf"(?<![\w./-])(?P<name>{_LABEL}(?:\.{_LABEL})*\.[a-z]{{2,}}):\d{{2,5}}/", tuple(f"{d}/" for d in range(10))),
+    (rf"(?<![\w.+-])[\w.+-]+@(?P<name>{_LABEL}(?:\.{_LABEL})+)(?![\w-])", ("@",)),
+    (r"(?m)^\[?[a-z_][\w-]*@(?P<name>[A-Za-z0-9][\w.-]*)(?=[:\s][^\n]{0,60}[#$] ?)", ("@",)),
 )
 _USERS = (
-    r"/(?:home|Users)/(?P<name>[A-Za-z0-9_][\w.-]*)",
-    r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)=['\"]?(?P<name>[A-Za-z_][\w.-]*)",
-    r"\buid=\d+\((?P<name>[\w.-]+)\)",
-    r"\bsession (?:opened|closed) for user (?P<name>[A-Za-z_][\w.-]*)",
-    rf"(?<![\w.+/:-])(?P<name>[A-Za-z_][\w.+-]*)@(?={_LABEL}(?:\.{_LABEL})+(?![\w-]))",
-    r"(?m)^\[?(?P<name>[a-z_][\w-]*)@(?=[A-Za-z0-9][\w.-]*[:\s][^\n]{0,60}[#$] ?)",
+    (r"/(?:home|Users)/(?P<name>[A-Za-z0-9_][\w.-]*)", ("/home/", "/users/")),
+    (r"\b(?:USER|LOGNAME|USERNAME|SUDO_USER)=['\"]?(?P<name>[A-Za-z_][\w.-]*)", ("user=", "logname=", "username=")),
+    (r"\buid=\d+\((?P<name>[\w.-]+)\)", ("uid=",)),
+    (r"\bsession (?:opened|closed) for user (?P<name>[A-Za-z_][\w.-]*)", ("for user ",)),
+    (rf"(?<![\w.+/:-])(?P<name>[A-Za-z_][\w.+-]*)@(?={_LABEL}(?:\.{_LABEL})+(?![\w-]))", ("@",)),
+    (r"(?m)^\[?(?P<name>[a-z_][\w-]*)@(?=[A-Za-z0-9][\w.-]*[:\s][^\n]{0,60}[#$] ?)", ("@",)),
 )  # fmt: skip
 # Modules whose names end like a host's.
 _MODULE = re.compile(r"(?:threading|torch|ray|vllm|sglang|grpc|asyncio|multiprocessing|google|triton|werkzeug)\.")
@@ -142,13 +158,13 @@ def _tells_nothing(low: str) -> bool:
 
 
 @cache
-def _host_patterns() -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(pattern) for pattern in _HOSTS)
+def _host_patterns() -> tuple[Sought, ...]:
+    return tuple(sought(pattern, *hints) for pattern, hints in _HOSTS)
 
 
 @cache
-def _user_patterns() -> tuple[re.Pattern[str], ...]:
-    return tuple(re.compile(pattern) for pattern in _USERS)
+def _user_patterns() -> tuple[Sought, ...]:
+    return tuple(sought(pattern, *hints) for pattern, hints in _USERS)
 
 
 @cache

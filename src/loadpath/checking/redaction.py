@@ -12,25 +12,28 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from loadpath.checking.names import NameFinder, Names
+from loadpath.checking.sought import sought
 from loadpath.core.masking import MASK, mask
 
 _HEX = "[0-9a-fA-F]"
-_UUID = re.compile(
+_UUID = sought(
     rf"(?<![\w-])(?P<sort>(?:MIG-)?GPU-|MIG-|)(?P<id>{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}})(?![\w-])"
 )
-_UUID_HEAD = re.compile(rf"(?<![\w-])(?P<sort>GPU-|MIG-)(?P<id>{_HEX}{{8}})(?![\w-])")
-_PLAIN_ID = re.compile(rf"(?<![\w-]){_HEX}{{32}}(?![\w-])")
-_GUID = re.compile(
-    rf"(?i)(?P<key>guid['\"]?\s*[:=]?\s+['\"]?)(?P<id>(?:0x)?{_HEX}{{16}}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}})(?!\w)"
+_UUID_HEAD = sought(rf"(?<![\w-])(?P<sort>GPU-|MIG-)(?P<id>{_HEX}{{8}})(?![\w-])", "gpu-", "mig-")
+_PLAIN_ID = sought(rf"(?<![\w-]){_HEX}{{32}}(?![\w-])")
+_GUID = sought(
+    rf"(?i)(?P<key>guid['\"]?\s*[:=]?\s+['\"]?)(?P<id>(?:0x)?{_HEX}{{16}}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}})(?!\w)",
+    "guid",
 )
-_MAC = re.compile(rf"(?<![\w:-]){_HEX}{{2}}(?P<s>[:-])(?:{_HEX}{{2}}(?P=s)){{4,18}}{_HEX}{{2}}(?![\w:-])")
-_IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)")
-_IPV6 = re.compile(r"(?<![\w:.])(?=[\da-fA-F]*:[\da-fA-F:]*:)[\da-fA-F:]{2,45}(?![\w:])")
-_SERIAL = re.compile(
+_MAC = sought(rf"(?<![\w:-]){_HEX}{{2}}(?P<s>[:-])(?:{_HEX}{{2}}(?P=s)){{4,18}}{_HEX}{{2}}(?![\w:-])")
+_IPV4 = sought(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)")
+_IPV6 = sought(r"(?<![\w:.])(?=[\da-fA-F]*:[\da-fA-F:]*:)[\da-fA-F:]{2,45}(?![\w:])")
+_SERIAL = sought(
     r"(?i)(?P<key>\b(?:[a-z]+[_ ])?serial(?:[_ ]?(?:number|no\.?))?['\"]?\s*(?:[:=]|</?|>)\s*['\"]?)"
-    r"(?P<id>(?=[\w-]*\d)[a-z0-9][\w-]{4,40})(?![\w/:.-])"
+    r"(?P<id>(?=[\w-]*\d)[a-z0-9][\w-]{4,40})(?![\w/:.-])",
+    "serial",
 )
-_SETTING = re.compile(
+_SETTING = sought(
     r"\b(?P<name>[A-Z][A-Z0-9_]*?_?(?:TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?:API|ACCESS|PRIVATE|AUTH|ENCRYPTION)_?KEY|CREDENTIALS?|"
     r"COOKIE|DSN)(?:_[A-Z0-9]+)*)(?P<eq>['\"]?\s*[=:]\s*)(?P<quote>['\"]?)(?P<value>[^\s'\",;]+)"
 )

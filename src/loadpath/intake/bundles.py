@@ -12,9 +12,14 @@ MOST = 16 << 20
 """Bytes of a manifest."""
 
 
+def names_a_bundle(head: bytes) -> bool:
+    """Whether the beginning of a file is that of a bundle's manifest."""
+    return SCHEMA.encode() in head[:4096]
+
+
 def is_manifest(text: bytes) -> bool:
     """Whether this is the manifest of a bundle."""
-    if SCHEMA.encode() not in text[:4096]:
+    if not names_a_bundle(text):
         return False
     try:
         value = json.loads(text)

@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from typing import IO, cast
 
 from loadpath.core.report import Skipped
-from loadpath.intake.bundles import FOLDER, MANIFEST, MOST, is_manifest
+from loadpath.intake.bundles import FOLDER, MANIFEST, MOST, is_manifest, names_a_bundle
 
 GIB = 1 << 30
 MOST_EXPANDED = 16 * GIB  # of one argument: what a bomb may cost is some time, never memory
@@ -159,6 +159,8 @@ def _no_text(path: Path) -> str | None:
             head = file.read(4096)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
+    if path.name == MANIFEST and names_a_bundle(head):
+        return "the manifest of a bundle, no capture"
     return None if _kind(head) or not _binary(head) else "binary, no text"
 
 
