@@ -42,6 +42,23 @@ def test_a_running_engines_environment_comes_first(python: FakePython) -> None:
     assert (first.prefix, first.python, first.how, first.chosen) == ("/srv/env", "3.11", "of process 71", True)
 
 
+def test_more_environments_than_are_read_are_counted(tmp_path: Path) -> None:
+    made = FakePython(tmp_path)
+    for n in range(8):
+        made.put(f"/opt/conda/envs/e{n}/lib/python3.11/site-packages/torch/version.py", "__version__ = '2.9.0'")
+    (sample,) = frameworks.installed(made.machine())
+    assert sample.data.count(b"PythonEnvironment") == 6 and sample.note == "2 further Python environments were left out"
+
+
+def test_a_running_engine_that_is_a_program(tmp_path: Path) -> None:
+    made = FakePython(tmp_path)
+    made.put("/srv/llm/llama-server", library(gpu_code=fat_binary("sm_86")))
+    made.put("/proc/9/cmdline", "/srv/llm/llama-server")
+    (tmp_path / "proc/9/exe").symlink_to("/srv/llm/llama-server")
+    (found,) = told(fat_binaries, made.machine())
+    assert found["library"] == "/srv/llm/llama-server"
+
+
 def test_gpu_code_by_package(python: FakePython) -> None:
     python.package(
         "flash-attn",

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatch
+from collections.abc import Iterator
+from itertools import takewhile
 
 from loadpath.collect.binaries.elf import MAGIC, BadElf, opened
 from loadpath.collect.binaries.fatbin import Code, GpuCode, gpu_code, gpu_code_of, has_gpu_code
 from loadpath.collect.distributions import Distribution, distributions, owners
+from loadpath.collect.engine_programs import program_files
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.pythons import Environment, environments
 from loadpath.collect.records import record, timed
 from loadpath.core.facts.binaries import GpuCodeFound
 
 SECONDS = 30.0
-"""After so long no further environment is looked through, and the sample says so."""
+"""So long may the environments take together (a slow network disk); the sample says what was left."""
 MOST_CUBINS = 2_000
 """Of a folder with more cubins every so many-th is read: their architectures repeat."""
-# Where programs with GPU code lie that no Python package brought; `*` matches within one name.
-_PROGRAMS = ("llama-server", "llama-cli", "ollama", "tritonserver", "text-generation-launcher", "trtllm-serve")
-_FOLDERS = ("/usr/lib/ollama", "/usr/local/lib/ollama", "/app", "/app/lib", "/opt/llama.cpp", "/opt/llama.cpp/build/bin",
-            "/opt/tritonserver/backends/*", "/opt/tritonserver/lib")  # fmt: skip
 
 
 @timed
 def gather(machine: Machine) -> Iterator[Sample]:
-    began, notes = time.monotonic(), []
-    lines: list[str] = []
+    notes: list[str] = []
+    lines = list(_of_programs(machine))
+    end = time.monotonic() + SECONDS
     for environment in environments(machine):
-        if time.monotonic() - began > SECONDS:
-            notes.append(f"{environment.prefix} was left out after {SECONDS:.0f} s")
-            continue
-        lines += _of_environment(machine, environment)
-    lines += _of_programs(machine)
+        lines += takewhile(lambda _: time.monotonic() < end, _of_environment(machine, environment))
+        if time.monotonic() >= end:
+            notes.append(f"{environment.prefix} was not read to its end within {SECONDS:.0f} s")
     yield machine.told(lines, name="gpu-code", kind="inventory", command="read the GPU code in *.so and *.cubin of the Python environments "
                        "and engines", outcome="ok" if lines else "missing", note="; ".join(notes))  # fmt: skip
 
@@ -144,42 +140,12 @@ def _by_number(code: Code) -> tuple[int, str]:
 def _of_programs(machine: Machine) -> Iterator[str]:
     """Engines that are programs of their own, with the libraries beside them."""
     seen: set[str] = set()
-    for path in _program_files(machine):
+    for path in program_files(machine):
         real = os.path.realpath(machine.path(path))
         if real not in seen:
             seen.add(real)
             if line := _library(machine, path, None, None):
                 yield line
-
-
-def _program_files(machine: Machine) -> Iterator[str]:
-    bins = [folder for folder in machine.environ.get("PATH", "").split(":") if folder]
-    for folder in dict.fromkeys((*bins, "/usr/local/bin", "/usr/bin", "/app", "/opt/llama.cpp/build/bin")):
-        for name in _PROGRAMS:
-            if machine.exists(f"{folder}/{name}"):
-                yield f"{folder}/{name}"
-                yield from _beside(machine, folder)
-    for folder in _FOLDERS:
-        parent, _, last = folder.rpartition("/")
-        for each in _named(machine, parent, last):
-            yield from _beside(machine, f"{parent}/{each}")
-
-
-def _named(machine: Machine, parent: str, mask: str) -> Iterable[str]:
-    if "*" not in mask:
-        return [mask] if machine.exists(f"{parent}/{mask}") else []
-    return [name for name in machine.listdir(parent) if fnmatch(name, mask)]
-
-
-def _beside(machine: Machine, folder: str) -> Iterator[str]:
-    """The GPU libraries of a program's folder and its folders of variants (`cuda_v12/libggml-cuda.so`)."""
-    if folder in ("/usr/bin", "/usr/local/bin", "/bin"):
-        return
-    for name in machine.listdir(folder):
-        if ".so" in name:
-            yield f"{folder}/{name}"
-        elif name.startswith("cuda"):
-            yield from (f"{folder}/{name}/{own}" for own in machine.listdir(f"{folder}/{name}") if ".so" in own)
 
 
 PROBES = (Probe("gpu-code", "inventory", "compiled-kernels", gather),)

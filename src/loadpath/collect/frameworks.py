@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from loadpath.collect.binaries.elf import BadElf, opened
 from loadpath.collect.probe import Machine, Probe, Sample
-from loadpath.collect.pythons import Environment, environments
+from loadpath.collect.pythons import Environment, environments, found_environments
 from loadpath.collect.records import record
 from loadpath.core.facts.binaries import PythonEnvironment, TorchInstalled
 
@@ -41,7 +41,8 @@ print(json.dumps(told))
 
 def installed(machine: Machine) -> Iterator[Sample]:
     lines = []
-    for environment in environments(machine):
+    every, left_out = found_environments(machine)
+    for environment in every:
         lines.append(
             record(
                 PythonEnvironment,
@@ -57,7 +58,8 @@ def installed(machine: Machine) -> Iterator[Sample]:
         if line := _torch(machine, environment):
             lines.append(line)
     yield machine.told(lines, name="torch", kind="inventory", command="cat */site-packages/torch/version.py",
-                       outcome="ok" if lines else "missing")  # fmt: skip
+                       outcome="ok" if lines else "missing",
+                       note=f"{left_out} further Python environments were left out" if left_out else "")  # fmt: skip
     if machine.options.get(RUN_OPTION):
         yield _started(machine)
 

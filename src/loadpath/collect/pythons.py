@@ -38,20 +38,25 @@ class Environment(msgspec.Struct, frozen=True):
 
 def environments(machine: Machine) -> tuple[Environment, ...]:
     """At most MOST environments, each once; the first with torch is `chosen`."""
+    return found_environments(machine)[0]
+
+
+def found_environments(machine: Machine) -> tuple[tuple[Environment, ...], int]:
+    """The same, and how many more there are that were left out."""
     found: dict[tuple[str, ...], Environment] = {}
     seen: set[str] = set()
     for prefix, how, library_path in _prefixes(machine):
         prefix = prefix.rstrip("/")
-        if not prefix or prefix in seen or len(found) >= MOST:
+        if not prefix or prefix in seen:
             continue
         seen.add(prefix)
         for python, site in _sites(machine, prefix).items():
             real = tuple(os.path.realpath(machine.path(folder)) for folder in site)
             if real not in found and any(_worth(machine, folder) for folder in site):
                 found[real] = Environment(prefix, site, python, how, library_path=library_path)
-    every = list(found.values())
+    every = list(found.values())[:MOST]
     first = next((e for e in every if any(machine.exists(f"{folder}/torch") for folder in e.site)), None)
-    return tuple(msgspec.structs.replace(e, chosen=e is (first or every[0])) for e in every)
+    return tuple(msgspec.structs.replace(e, chosen=e is (first or every[0])) for e in every), len(found) - len(every)
 
 
 def _worth(machine: Machine, folder: str) -> bool:
