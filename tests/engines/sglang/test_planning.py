@@ -173,3 +173,20 @@ def test_weights_beyond_the_card_end_the_load_and_no_share_is_advised() -> None:
     report = loadpath.read_text("\n".join(made.lines), "planned.log")
     assert not made.fits and report.root is not None and report.root.id == "gpu-oom-weights"
     assert not any("mem-fraction" in remedy.command for remedy in report.root.remedies)
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio", "page", "expected"),
+    [("DeepSeek-V4-Flash", 0.1, 128, 7705.45), ("DeepSeek-V4-Pro", 0.15, 128, 13735.04)],
+)
+def test_deepseek_v4_s_price_of_a_token_as_logged(
+    name: str, ratio: float, page: int, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`bytes_per_full_token` of 0.5.15 on other accelerators, whose pages have 128 tokens (256 on NVIDIA's)."""
+    monkeypatch.setattr("loadpath.engines.sglang.planning.cells.COMPRESSED_PAGE", page)
+    shape = model(f"deepseek-ai/{name}")
+    assert shape is not None
+    cells.cache_clear()
+    size = cells(shape.layers, 8, 1, True, 4)
+    cells.cache_clear()
+    assert size.full + ratio * size.window == pytest.approx(expected, abs=0.01)

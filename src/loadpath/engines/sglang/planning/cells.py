@@ -20,11 +20,14 @@ WINDOW_POOLS: tuple[tuple[Version, tuple[str, ...]], ...] = (
     ((0, 5, 7), ("MiMoV2FlashForCausalLM",)),
     ((0, 5, 9), ("Step3p5ForCausalLM",)),
     ((0, 5, 11), ("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "LagunaForCausalLM", "MiMoV2ForCausalLM")),
+    ((0, 5, 12), ("DeepseekV4ForCausalLM",)),
     ((0, 5, 16), ("Step3p7ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration", "MellumForCausalLM")),
     ((0, 5, 23), ("GraniteSWAForCausalLM", "GraniteMoeSWAForCausalLM", "MuseGlimmerForCausalLM")),
 )
 """Architectures whose window layers get a pool of their own, and since when (at the latest): in every other model,
 Gemma 2 and 3 among them, window layers keep every token as full layers do."""
+COMPRESSED_PAGE, COMPRESSED_RING = 256, 8
+"""DeepSeek-V4: tokens of a page, and entries of the ring in which a ratio-4 layer collects the next one."""
 SCALE_GROUP = 128
 """Elements of a latent or of an index key that share a 4-byte scale (FP8 sparse attention)."""
 
@@ -72,9 +75,15 @@ def cells(
                 conv_part, main_part = _state(mixer, ranks, state_bytes)
                 conv, main = conv + conv_part, main + main_part
                 continue
+            if isinstance(mixer, CompressedAttention):
+                kept, near = _compressed(mixer)
+                full, window = full + kept, window + near
+                full_layers, window_layers, span = full_layers + 1, window_layers + 1, mixer.window
+                latent = True
+                continue
             size = _token(mixer, ranks, kv_bytes, packed_latent)
             reach = mixer.window or mixer.chunk if isinstance(mixer, Attention) else 0
-            latent = latent or isinstance(mixer, LatentAttention | CompressedAttention)
+            latent = latent or isinstance(mixer, LatentAttention)
             if windowed and reach:
                 window, window_layers, span = window + size, window_layers + 1, reach
             else:
@@ -97,9 +106,19 @@ def _token(mixer: Mixer, ranks: int, kv_bytes: float, packed_latent: bool) -> fl
         if kv_bytes == 1 and packed_latent:
             return mixer.kv_rank + mixer.kv_rank // SCALE_GROUP * 4 + 2 * mixer.rope_dim + index
         return (mixer.kv_rank + mixer.rope_dim) * kv_bytes + index
-    if isinstance(mixer, CompressedAttention):
-        return mixer.head_dim * kv_bytes / max(mixer.ratio, 1)
     return 0
+
+
+def _compressed(mixer: CompressedAttention) -> tuple[float, float]:
+    """DeepSeek-V4: bytes per token of the whole sequence (a latent for every `ratio` tokens, and its index key) and per
+    token of the window (every layer's own latent; ratio-4 layers also their states in float32). Latents are FP8 with
+    16-bit rotary parts and 8 bytes of scales: 584 of 512 elements."""
+    row = mixer.head_dim - mixer.rope_dim + 2 * mixer.rope_dim + 8
+    if not mixer.ratio:
+        return 0, row
+    index = mixer.index_dim + mixer.index_dim // SCALE_GROUP * 4 if mixer.ratio == 4 else 0
+    states = 4 * 4 * (mixer.head_dim + mixer.index_dim) * COMPRESSED_RING / COMPRESSED_PAGE if mixer.ratio == 4 else 0
+    return (row + index) / mixer.ratio, row + states
 
 
 def _stored(elements: int, kv_bytes: float) -> float:

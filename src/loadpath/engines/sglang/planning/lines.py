@@ -35,6 +35,8 @@ class Start(msgspec.Struct, frozen=True):
     connect: int
     """Memory that initialising the ranks took."""
     draft: int = 0
+    compressed: bool = False
+    """DeepSeek-V4, whose pools have a line of their own."""
     refusal: str = ""
     load_error: str = ""
     """PyTorch's refusal where the weights alone are more than the card has free."""
@@ -135,6 +137,13 @@ def _pool_lines(start: Start) -> Iterator[str]:
     if o.version < (0, 4, 3):
         key = p.full_bytes * cells.key_share
         yield f"KV Cache is allocated. K size: {_gb(key)}, V size: {_gb(p.full_bytes - key)}."
+        return
+    if start.compressed:
+        price = cells.full + o.window_ratio * cells.window
+        yield (
+            f"DSV4 memory calculation: bytes_per_full_token={price:.2f}, available_bytes={_gb(p.cache_bytes)}, "
+            f"full_token={p.tokens}"
+        )
         return
     for tokens, size in ((p.window_tokens, p.window_bytes), (p.tokens, p.full_bytes)):
         if size:

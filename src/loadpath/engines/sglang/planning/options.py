@@ -8,6 +8,7 @@ import msgspec
 
 from loadpath.core.shape import CompressedAttention, LatentAttention, ModelShape, Tower
 from loadpath.core.units import MIB
+from loadpath.engines.sglang.planning.cells import COMPRESSED_PAGE
 from loadpath.engines.sglang.planning.fraction import (
     Demand,
     default_chunk,
@@ -119,6 +120,11 @@ def is_latent(shape: ModelShape) -> bool:
     return any(isinstance(m, LatentAttention | CompressedAttention) for layer in shape.layers for m in layer.mixers)
 
 
+def is_compressed(shape: ModelShape) -> bool:
+    """Whether it is a DeepSeek-V4, whose caches SGLang sizes by rules of their own."""
+    return any(isinstance(m, CompressedAttention) for layer in shape.layers for m in layer.mixers)
+
+
 def options(deployment: Deployment) -> Options:
     """The options of a deployment; what is not given as SGLang of that version sets it."""
     given, shape = _Settings(deployment.settings), deployment.shape
@@ -142,7 +148,7 @@ def options(deployment: Deployment) -> Options:
         fraction=default_fraction(demand) if fraction is None else fraction, fraction_given=fraction is not None,
         allowance_mib=(1 - default_fraction(demand)) * (demand.card_mib or 0),
         kv_dtype=kv_dtype, kv_dtype_given=kv_given, page=_page(given, deployment, version),
-        window_ratio=given.number("swa-full-tokens-ratio") or 0.8,
+        window_ratio=given.number("swa-full-tokens-ratio") or (0.1 if is_compressed(shape) else 0.8),
         state_ratio=given.number("mamba-full-memory-ratio") or 0.9,
         state_dtype=given.text("mamba-ssm-dtype") or shape.state_dtype or "float32",
         state_slots=given.whole("max-mamba-cache-size"),
@@ -185,6 +191,8 @@ def _kv_dtype(given: _Settings, deployment: Deployment, version: Version) -> tup
     if asked != "auto":
         return {"bf16": "bfloat16", "fp8": "fp8_e4m3"}.get(asked, asked), True
     quantisation = deployment.shape.quantisation
+    if is_compressed(deployment.shape):
+        return "fp8_e4m3", False
     if quantisation is not None and quantisation.kv_bits == 8 and version >= (0, 5, 3):
         return "fp8_e4m3", False
     dtype = given.text("dtype")
@@ -201,6 +209,8 @@ def _page(given: _Settings, deployment: Deployment, version: Version) -> int:
     backends = [given.text(name) for name in ("attention-backend", "decode-attention-backend")]
     forced = next((_PAGES[name] for name in backends if name in _PAGES), None)
     if forced is None and page is None and backends == [None, None]:
+        if is_compressed(deployment.shape):
+            return COMPRESSED_PAGE
         sparse = any(
             isinstance(m, LatentAttention) and m.index_heads for layer in deployment.shape.layers for m in layer.mixers
         )

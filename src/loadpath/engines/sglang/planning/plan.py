@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import msgspec
 
 from loadpath.core.plan import GpuPlan, Plan, PlanPart
-from loadpath.core.shape import CompressedAttention, ModelShape
+from loadpath.core.shape import ModelShape
 from loadpath.core.units import GIB, MIB, show_bytes
 from loadpath.engines.sglang.memory import static_pool_bytes
 from loadpath.engines.sglang.planning.cells import Cells, cells, has_window_pool, stage
 from loadpath.engines.sglang.planning.lines import Start, lines, refusal
-from loadpath.engines.sglang.planning.options import Options, options
+from loadpath.engines.sglang.planning.options import Options, is_compressed, options
 from loadpath.engines.sglang.planning.pools import Pools, pools
 from loadpath.engines.sglang.planning.resident import DRAFT_COUNTED_SINCE, Resident, resident
 from loadpath.planning.deployment import Card, Deployment
@@ -122,7 +122,7 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
         model=shape.id, architecture=shape.architecture, dtype=shape.dtype, options=o, cells=size, pools=pool,
         free_before=sums.before, weights=sums.weights.bytes, after_pools=after_pools,
         after_graphs=after_pools - sums.graphs, connect=round(0.09 * GIB if ranks == 1 else 1.25 * GIB),
-        draft=sums.weights.draft if sums.draft_counted else 0, refusal=error,
+        draft=sums.weights.draft if sums.draft_counted else 0, compressed=is_compressed(shape), refusal=error,
         load_error=out_of_memory(sums.card, sums.before, sums.weights.bytes, len(shape.layers) // o.pp)
         if sums.weights.bytes > sums.before else "",
     )  # fmt: skip
@@ -200,8 +200,8 @@ def _notes(
             f"the request table ({show_bytes(pool.table_bytes)}) and the graphs do not fit beside the static share: "
             "lower --mem-fraction-static or --max-running-requests"
         )
-    if any(isinstance(m, CompressedAttention) for layer in deployment.shape.layers for m in layer.mixers):
-        yield "DeepSeek-V4's compressed pools are sized by their token price alone: tokens are an estimate"
+    if is_compressed(deployment.shape):
+        yield "states of the ratio-128 layers come on top for each running request (10 to 17 MiB)"
     if o.speculation and o.version < (0, 5, 14):
         yield "before 0.5.14 the drafter's weights and cache come out of what the static share leaves"
     if o.pp > 1:
