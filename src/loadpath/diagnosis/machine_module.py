@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import DriverVersions, PciDevice, SmiFailed
-from loadpath.core.facts.machine import KernelModules, Whereabouts
+from loadpath.core.facts.machine import KernelModules, PciBus, Whereabouts
 from loadpath.core.report import Finding
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.gpus import generation_of
@@ -119,5 +119,5 @@ RULES = (
         ("module-missing-for-kernel", "driver-not-loaded"),
         (DriverVersions,),
     ),
-    Rule(judge_flavour, (DriverVersions, PciDevice), ("open-module-required", "open-module-cannot-drive-gpu")),
+    Rule(judge_flavour, (PciBus, DriverVersions, PciDevice), ("open-module-required", "open-module-cannot-drive-gpu")),
 )

@@ -157,7 +157,7 @@ def judge_holders(case: Case) -> Iterator[Finding]:
 
 
 RULES = (
-    Rule(judge_missing, (DeviceNode,), ("gpu-not-requested", "device-node-missing"), (BoardInformation, KernelModules, Whereabouts)),
+    Rule(judge_missing, (DeviceNode, Whereabouts), ("gpu-not-requested", "device-node-missing"), (BoardInformation, KernelModules)),
     Rule(judge_access, (DeviceAccess,), (
         "container-lost-gpu-access", "device-node-denied", "gpu-access-not-permitted", "gpu-open-fails"), (DeviceNode, Whereabouts)),
     Rule(judge_numbers, (DeviceNode, DeviceMajor), ("device-node-stale",)),
