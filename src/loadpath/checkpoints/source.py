@@ -27,6 +27,8 @@ class Opened(msgspec.Struct, frozen=True):
     shape: ModelShape
     checkpoint: Checkpoint | None
     source: str
+    note: str = ""
+    """What the user is to know of how it was found."""
 
 
 def open_model(text: str, *, network: bool = True) -> Opened:

@@ -47,8 +47,8 @@ def deployment_options(command: F) -> F:
     return command
 
 
-def request_of(words: tuple[str, ...], asked: Deployed) -> Request | None:
-    """What was typed, as a request: our options on top of what a command or a file says; None where nothing names a model.
+def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
+    """What was typed, as a request: our options on top of what a command or a file says; model "" where none is named.
 
     Raises `forecast.request.PlanRefused`.
     """
@@ -62,9 +62,7 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request | None:
         request = from_text(shlex.join(words), "command line")
     else:
         model, settings = from_flags(asked.engine or "vllm", words)
-        if model is None:
-            return None
-        request = Request(model, engine=asked.engine or "vllm", settings=settings)
+        request = Request(model or "", engine=asked.engine or "vllm", settings=settings)
     return msgspec.structs.replace(
         request,
         gpus=asked.gpus,

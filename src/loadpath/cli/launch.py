@@ -102,7 +102,7 @@ def _serving(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Launch
     from loadpath.launching.build import launch
 
     request = request_of(words, deployed)
-    if request is None:
+    if not request.model:
         raise PlanRefused(
             "which model? A folder, config.json, .gguf file, hub id or name; or the whole command after --"
         )

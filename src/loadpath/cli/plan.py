@@ -28,6 +28,7 @@ class Asked(msgspec.Struct, frozen=True):
     csv: str | None
     svg: str | None
     against: str | None
+    beside: str | None
     share: int | None
     train: str | None
     precision: str
@@ -66,6 +67,7 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--csv", metavar="FILE", help="Write the table as CSV (- is standard output).")
 @click.option("--svg", metavar="FILE", help="Write the plot of a sweep as SVG.")
 @click.option("--against", metavar="LOG", help="Beside the log of a real start: predicted, logged, error.")
+@click.option("--beside", metavar="MODEL", help="Another model on the same cards: what differs in numbers and room.")
 @click.option(
     "--share", type=click.IntRange(2, 64), metavar="K", help="K processes on one card: time-slicing, MPS, MIG."
 )
@@ -146,9 +148,16 @@ def _answer(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Report:
     from loadpath.forecast.sweep import parse_field
 
     wants = Wants(
-        asked.solve, asked.which_gpu, asked.concurrency, asked.length,
-        tuple(parse_field(text) for text in asked.sweeps), asked.against, _training(asked), asked.share,
-    )  # fmt: skip
+        solve=asked.solve,
+        which_gpu=asked.which_gpu,
+        concurrency=asked.concurrency,
+        length=asked.length,
+        sweeps=tuple(parse_field(text) for text in asked.sweeps),
+        against=asked.against,
+        beside=asked.beside,
+        training=_training(asked),
+        share=asked.share,
+    )
     with counting("planning") as progress:
         return answer(request_of(words, deployed), wants, progress)
 

@@ -23,13 +23,16 @@ def logged_case(path: str) -> Case:
     return case_of(captures, [])
 
 
-def from_log(case: Case, source: str, asked: Request | None) -> Request:
+def from_log(case: Case, source: str, asked: Request) -> Request:
     """What the log's own settings ask for, with what the person typed on top."""
     logged = from_case(case, source)
-    if asked is None:
-        return logged
     return msgspec.structs.replace(
-        asked, settings={**logged.settings, **asked.settings}, version=asked.version or logged.version
+        asked,
+        model=asked.model or logged.model,
+        engine=logged.engine,
+        count=asked.count or logged.count,
+        settings={**logged.settings, **asked.settings},
+        version=asked.version or logged.version,
     )
 
 

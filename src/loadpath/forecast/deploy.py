@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 import msgspec
 
@@ -14,6 +15,7 @@ from loadpath.core.case import version_numbers
 from loadpath.engines.registry import by_engine, known, load
 from loadpath.forecast.commands import lever
 from loadpath.forecast.request import PlanRefused, Request
+from loadpath.knowledge.models import model
 from loadpath.planning.cards import CardUnknown, cards_of
 from loadpath.planning.deployment import Card, Deployment
 
@@ -54,10 +56,15 @@ def cards_of_request(request: Request) -> tuple[Card, ...]:
 
 @cache
 def opened_model(name: str) -> Opened:
-    """The model of that name, opened once. Raises PlanRefused."""
+    """The model of that name, opened once. Raises PlanRefused.
+
+    A path that is not on this machine (of a pasted command, of a log) is known by its last part, if the table has it.
+    """
     try:
         return open_model(name)
     except ModelError as error:
+        if "/" in name and not Path(name).exists() and (shape := model(Path(name).name)):
+            return Opened(shape, None, "table", f"{name} is not here: planned with the table's {shape.id}.")
         raise PlanRefused(str(error)) from error
 
 

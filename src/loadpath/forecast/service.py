@@ -11,7 +11,7 @@ from loadpath.core.plan import Plan
 from loadpath.core.report import Report, Verdict
 from loadpath.core.table import Table
 from loadpath.engines.registry import by_engine, load
-from loadpath.forecast.deploy import deployment, planners
+from loadpath.forecast.deploy import deployment, opened_model, planners
 from loadpath.forecast.request import PlanRefused, Request
 from loadpath.planning.deployment import Deployment
 from loadpath.planning.training import Training
@@ -22,8 +22,8 @@ Progress = Callable[[int, int], None]
 class Wants(msgspec.Struct, frozen=True):
     """What to tell beside the plan itself. `concurrency` full-length requests of `length` tokens are what has to fit.
 
-    `sweeps`: (field, values); `against`: a real start's log; `training`: a training run instead of a server;
-    `share`: processes that are to share one card.
+    `sweeps`: (field, values); `against`: a real start's log; `beside`: another model on the same cards; `training`:
+    a training run instead of a server; `share`: processes that are to share one card.
     """
 
     solve: bool = False
@@ -32,18 +32,19 @@ class Wants(msgspec.Struct, frozen=True):
     length: int | None = None
     sweeps: tuple[tuple[str, tuple[str, ...]], ...] = ()
     against: str | None = None
+    beside: str | None = None
     training: Training | None = None
     share: int | None = None
 
 
-def answer(request: Request | None, wants: Wants, progress: Progress | None = None) -> Report:
+def answer(request: Request, wants: Wants, progress: Progress | None = None) -> Report:
     """The report on a start that has not happened, with the tables that are wanted.
 
-    `request` None: the log of `wants.against` says what was started. Raises PlanRefused, and OSError for the log.
+    A request without a model: the log of `wants.against` says what was started. Raises PlanRefused, and OSError for the log.
     """
     if wants.against:
         return _beside(request, wants.against)
-    if request is None:
+    if not request.model:
         raise PlanRefused(
             "which model? A folder, config.json, .gguf file, hub id or name; or the whole command after --"
         )
@@ -64,6 +65,10 @@ def answer(request: Request | None, wants: Wants, progress: Progress | None = No
         from loadpath.forecast.solve import solve
 
         report = _with(report, solve(deployment(request), wants.concurrency, wants.length))
+    if wants.beside and report.plan:
+        from loadpath.forecast.beside import beside
+
+        report = _with(report, beside(report.plan, request, wants.beside))
     if wants.share:
         from loadpath.forecast.sharing import sharing
 
@@ -78,6 +83,8 @@ def plan(request: Request) -> Report:
 
     deployed = deployment(request)
     made = planned(deployed)
+    if note := opened_model(request.model).note:
+        made = msgspec.structs.replace(made, notes=(note, *made.notes))
     found = speed(made, deployed)
     if found is None:
         return judged(made)
@@ -97,7 +104,7 @@ def planned(deployed: Deployment) -> Plan:
         raise PlanRefused(str(error)) from error
 
 
-def _beside(request: Request | None, log: str) -> Report:
+def _beside(request: Request, log: str) -> Report:
     from loadpath.forecast.against import against, from_log, logged_case
 
     case = logged_case(log)

@@ -81,7 +81,7 @@ def _widths(names: list[str], rows: list[list[str]], numeric: list[bool], width:
     needs = []
     for at, name in enumerate(names):
         longest = max((len(row[at]) for row in rows), default=1)
-        needs.append(max(longest, *map(len, name.split())))
+        needs.append(max([longest, *map(len, name.split())]))
     texts = [at for at, number in enumerate(numeric) if not number and needs[at] > SHORT]
     free = width - sum(need for at, need in enumerate(needs) if at not in texts)
     for at in sorted(texts, key=lambda i: needs[i]):  # what a shorter one does not need, longer ones get
