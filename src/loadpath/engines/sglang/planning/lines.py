@@ -119,7 +119,7 @@ def _connected(start: Start) -> Iterator[str]:
 
 def _pool_lines(start: Start) -> Iterator[str]:
     o, p, cells = start.options, start.pools, start.cells
-    if p.window_tokens:
+    if p.window_tokens and not start.compressed:
         first = "Use Sliding" if o.version < (0, 5, 7) else "Use sliding"
         if p.full_bytes:
             yield f"{first} window memory pool. full_layer_tokens={p.tokens}, swa_layer_tokens={p.window_tokens}"
@@ -139,11 +139,12 @@ def _pool_lines(start: Start) -> Iterator[str]:
         yield f"KV Cache is allocated. K size: {_gb(key)}, V size: {_gb(p.full_bytes - key)}."
         return
     if start.compressed:
-        price = cells.full + o.window_ratio * cells.window
+        price = cells.full + (0 if p.fixed_window else o.window_ratio * cells.window)
         yield (
             f"DSV4 memory calculation: bytes_per_full_token={price:.2f}, available_bytes={_gb(p.cache_bytes)}, "
             f"full_token={p.tokens}"
         )
+        yield f"DSV4 pool sizes: full={p.tokens}, swa={p.window_tokens}, c4={p.tokens // 4}, c128={p.tokens // 128}"
         return
     for tokens, size in ((p.window_tokens, p.window_bytes), (p.tokens, p.full_bytes)):
         if size:

@@ -56,6 +56,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     kv_dtype_given: bool
     page: int
     window_ratio: float
+    window_ratio_given: bool
+    compressed: bool
     state_ratio: float
     state_dtype: str
     state_slots: int | None
@@ -153,7 +155,8 @@ def options(deployment: Deployment) -> Options:
         state_dtype=given.text("mamba-ssm-dtype") or shape.state_dtype or "float32",
         state_slots=given.whole("max-mamba-cache-size"),
         slots_per_request=_slots_per_request(given, version, radix, bool(speculation)), radix_cache=radix,
-        max_requests=given.whole("max-running-requests"), max_tokens=given.whole("max-total-tokens"),
+        window_ratio_given=given.text("swa-full-tokens-ratio") is not None, compressed=is_compressed(shape),
+        max_requests=_max_requests(given, version, speculation, is_compressed(shape)), max_tokens=given.whole("max-total-tokens"),
         speculation=speculation, draft_tokens=drafts, draft_steps=steps, draft_topk=topk,
         multimodal=demand.multimodal,
     )  # fmt: skip
@@ -183,6 +186,14 @@ def _demand(
         latent=latent, speculation=speculation, tower_layers=shown.layers, tower_hidden=shown.hidden,
         multimodal=tower is not None and not given.on("language-only"),
     )  # fmt: skip
+
+
+def _max_requests(given: _Settings, version: Version, speculation: str, compressed: bool) -> int | None:
+    """`--max-running-requests`; speculation and DeepSeek-V4 have defaults of their own, else the pool decides."""
+    asked = given.whole("max-running-requests")
+    if asked is None and speculation and version >= (0, 4, 6):
+        return 48
+    return 256 if asked is None and compressed else asked
 
 
 def _kv_dtype(given: _Settings, deployment: Deployment, version: Version) -> tuple[str, bool]:

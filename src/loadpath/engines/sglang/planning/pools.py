@@ -11,8 +11,11 @@ import msgspec
 from loadpath.engines.sglang.planning.cells import Cells
 from loadpath.engines.sglang.planning.options import Options
 
-PADDED_STATE_SINCE = (0, 5, 20)
+PADDED_STATE_SINCE = (0, 5, 18)
 """The state pool keeps one slot more than it hands out; since then (not in 0.5.16) the budget counts it."""
+COMPRESSED_CAP_SINCE = (0, 5, 21)
+"""DeepSeek-V4's window pool holds the worst case of the requests, and four reusable prefix ends for each."""
+PREFIX_ENDS = 4
 EVICTION_STEP = 128
 """Tokens between two evictions of a request's window (SGLANG_SWA_EVICTION_INTERVAL)."""
 
@@ -24,6 +27,8 @@ class Pools(msgspec.Struct, frozen=True):
     max_requests: int
     full_bytes: int
     window_tokens: int = 0
+    fixed_window: bool = False
+    """The window pool's size follows the requests, not the other pool."""
     window_bytes: int = 0
     state_slots: int = 0
     state_bytes: int = 0
@@ -46,14 +51,15 @@ def pools(room: float, cells: Cells, options: Options, draft_layers: int = 0) ->
     tokens = _capped(full or window, cells, options)
     if tokens <= 0:
         return Pools(tokens, 0, 0, state_slots=slots, state_bytes=held, spare_state_bytes=spare)
-    if window and tokens != full:
-        window = _aligned(tokens * options.window_ratio, options.page) if full else tokens
+    fixed = _fixed_window(cells, options) is not None and bool(window)
+    if window and tokens != (full or window):
+        window = min(window, tokens) if fixed or not full else _aligned(tokens * options.window_ratio, options.page)
     requests = max_requests(tokens, slots, options)
     kept = tokens + options.page  # one page more, which padded batches write to
     return Pools(
         tokens=tokens, max_requests=requests,
         full_bytes=round(kept * cells.full) if full else 0,
-        window_tokens=window, window_bytes=round((window + options.page) * cells.window) if window else 0,
+        window_tokens=window, fixed_window=fixed, window_bytes=round((window + options.page) * cells.window) if window else 0,
         state_slots=slots, state_bytes=held, spare_state_bytes=spare,
         table_bytes=(requests + 1) * (options.context + 4 + options.draft_tokens) * 4,
     )  # fmt: skip
@@ -100,12 +106,21 @@ def _tokens(left: float, cells: Cells, options: Options, draft_layers: int) -> t
 
 
 def _fixed_window(cells: Cells, options: Options) -> int | None:
-    """Without a prefix cache and with a given number of requests, the window pool holds their worst case (0.5.16 on)."""
-    if options.version < (0, 5, 16) or options.radix_cache or not options.max_requests or options.chunk <= 0:
+    """Where the number of requests is known, the window pool may hold their worst case instead of a ratio: without a
+    prefix cache (0.5.16 on), and in DeepSeek-V4 with one as well (0.5.21 on)."""
+    if not options.max_requests or options.chunk <= 0:
+        return None
+    if options.compressed:
+        if options.version < COMPRESSED_CAP_SINCE or options.window_ratio_given:
+            return None
+    elif options.version < (0, 5, 16) or options.radix_cache:
         return None
     page, drafts = options.page, max(1, options.draft_tokens)
-    request = cells.window_tokens + EVICTION_STEP * drafts + page + (2 * drafts if options.speculation else page)
-    total = request * max(1, options.max_requests // options.dp) + 2 * options.chunk + page
+    requests = max(1, options.max_requests // options.dp)
+    one = cells.window_tokens + EVICTION_STEP * drafts + page + (2 * drafts if options.speculation else page)
+    total = one * requests + 2 * options.chunk + page
+    if options.compressed and options.radix_cache:
+        total += PREFIX_ENDS * requests * (cells.window_tokens + page)
     return -(-total // page) * page
 
 
