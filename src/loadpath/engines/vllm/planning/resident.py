@@ -8,6 +8,7 @@ import msgspec
 
 from loadpath.core.plan import Basis
 from loadpath.core.shape import ModelShape, Quantisation, Role
+from loadpath.engines.vllm.planning.buffers import buffers, whole_towers
 from loadpath.engines.vllm.planning.keeping import keeping
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card, Deployment
@@ -42,7 +43,8 @@ class Resident(msgspec.Struct, frozen=True):
 def resident(deployment: Deployment, o: Options, stage: int, card: Card) -> Resident:
     """What a rank of pipeline stage `stage` holds."""
     shape = served(deployment)
-    split = _split(o, stage)
+    towers = whole_towers(shape, deployment.settings.get("mm-encoder-tp-mode", ""))
+    split = msgspec.structs.replace(_split(o, stage), whole_towers=towers)
     last = stage == o.pipeline_parallel - 1
     own_drafter = last and "mtp" in o.speculation.method and shape.drafter is not None and deployment.drafter is None
     kept = keeping(shape, card.capability, o.version)
@@ -54,6 +56,8 @@ def resident(deployment: Deployment, o: Options, stage: int, card: Card) -> Resi
     if deployment.drafter is not None and last and o.speculation.method:
         kept = keeping(deployment.drafter, card.capability, o.version)
         total += _weights(deployment.drafter, _split(o, 0, 1), kept, "", False).bytes
+    if stage == 0:
+        total += buffers(shape, o.max_num_batched_tokens, o.dtype_bytes, not o.text_only)
     if o.text_only:
         total -= found.by_role.get("vision", 0) + found.by_role.get("audio", 0)
     total = max(0, total - o.offload_bytes)
