@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -148,28 +147,21 @@ def words() -> set[str]:
 
 
 def class_defaults() -> dict[str, dict[str, Any]]:
-    """model_type → the defaults of its configuration class, for the types and keys that the readers know."""
+    """model_type → what its configuration class itself sets, for the types and keys that the readers know. Values that
+    a class derives from others (heads from widths) are no defaults."""
     mapping = import_module("transformers.models.auto.configuration_auto").CONFIG_MAPPING
     known, found = words(), dict[str, dict[str, Any]]()
     for kind in mapping:
         if kind in known:
-            try:
-                sections = list(_sections(mapping[kind]().to_dict()))
-            except Exception as error:
-                print(f"{kind}: {error}", file=sys.stderr)
-                continue
-            for section in sections:
-                row = {k: v for k, v in section.items() if k in known and isinstance(v, (int, float, str, bool))}
-                if row and section.get("model_type"):
-                    found.setdefault(str(section["model_type"]), row)
+            fields = getattr(mapping[kind], "__dataclass_fields__", {})
+            row = {name: field.default for name, field in fields.items() if name in known and _plain(field.default)}
+            if row:
+                found[str(kind)] = row
     return found
 
 
-def _sections(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield config
-    for value in config.values():
-        if isinstance(value, dict) and value.get("model_type"):
-            yield from _sections(value)
+def _plain(value: Any) -> bool:
+    return isinstance(value, (int, float, str, bool))
 
 
 def _lines(table: dict[str, Any]) -> str:

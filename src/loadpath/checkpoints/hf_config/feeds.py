@@ -31,7 +31,7 @@ _FOUR_TIMES = frozenset({"gpt2", "gptj", "gpt_bigcode", "bloom", "mpt", "falcon"
 
 def has_experts(f: Fields, layer: int, count: int) -> bool:
     """Whether layer `layer` of `count` is a mixture, by whichever key this configuration has for it."""
-    if not any(_first(f, key) for key in COUNT):
+    if not _first(f, COUNT):
         return False
     listed = f.items("mlp_layer_types")
     if listed:
@@ -74,10 +74,8 @@ def feeds(f: Fields, family: Family, kind: Kind, layer: int, count: int) -> tupl
 
 def dense_width(f: Fields, layer: int = 0) -> int:
     """Width of the dense block; four times the model's where the classic keys are null; 0 where there is none."""
-    for key in DENSE:
-        value = _first(f, key, layer)
-        if value:
-            return value
+    if value := _first(f, DENSE, layer):
+        return value
     if any(key in f.data for key in DENSE) or f.kind in _FOUR_TIMES:
         return f.integer("expansion_ratio", default=4) * f.integer(*HIDDEN)
     return f.integer(*DENSE)
@@ -85,10 +83,10 @@ def dense_width(f: Fields, layer: int = 0) -> int:
 
 def experts(f: Fields, family: Family, layer: int = 0) -> Experts:
     """A mixture with its shared expert."""
-    width = next((value for key in WIDTH if (value := _first(f, key, layer))), 0) or f.integer("intermediate_size")
+    width = _first(f, WIDTH, layer) or f.integer("intermediate_size")
     return Experts(
-        count=next(value for key in COUNT if (value := _first(f, key, layer))),
-        active=next((value for key in ACTIVE if (value := _first(f, key, layer))), 0) or f.integer(*ACTIVE),
+        count=_first(f, COUNT, layer),
+        active=_first(f, ACTIVE, layer) or f.integer(*ACTIVE),
         width=width,
         gated=family.gated,
         latent=f.integer("moe_latent_size", default=0),
@@ -101,17 +99,17 @@ def experts(f: Fields, family: Family, layer: int = 0) -> Experts:
 
 def _shared(f: Fields, family: Family, width: int, layer: int) -> int:
     """Width of all always-on experts together."""
-    copies = next((value for key in SHARED_COUNT if (value := _first(f, key, layer))), 0)
-    stated = next((value for key in SHARED_WIDTH if (value := _first(f, key, layer))), 0)
+    copies = _first(f, SHARED_COUNT, layer)
+    stated = _first(f, SHARED_WIDTH, layer)
     if stated:
         # Nemotron-H states the width of one of them.
         return stated * max(1, copies) if f.states("moe_shared_expert_intermediate_size") else stated
     return width if family.shared == "always" else copies * width
 
 
-def _first(f: Fields, key: str, layer: int = 0) -> int:
-    """A count that may be one for all layers or one a layer; 0 where unset."""
-    value = f.value(key)
+def _first(f: Fields, keys: tuple[str, ...], layer: int = 0) -> int:
+    """The first of `keys` that is set: a count for all layers, or one a layer; 0 where unset."""
+    value = f.value(*keys)
     if isinstance(value, list):
         value = value[layer] if layer < len(value) else None
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0

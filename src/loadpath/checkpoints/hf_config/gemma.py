@@ -25,13 +25,16 @@ def gemma3n(f: Fields) -> ModelShape:
     altup = hidden + paths * paths + paths**3 + paths * hidden + hidden
     laurel = 2 * rank * hidden + hidden
     own = count - f.integer("num_kv_shared_layers", default=0)
+    # Files and engines hold key and value projections of the layers that read an earlier cache, unused.
+    plain = mixers.attention(f, _GEMMA3N, "full")
+    unused = 2 * plain.kv_heads * plain.head_dim * hidden + plain.head_dim
     widths = f.per_layer(count, "intermediate_size")
     layers = tuple(
         Layer(
             mixers=(_reusing(mixers.attention(f, _GEMMA3N, kind), index >= own),),
             feeds=(Dense(widths[index]),),
             norms=4,
-            other=altup + laurel,
+            other=altup + laurel + (unused if index >= own else 0),
         )
         for index, kind in enumerate(kinds.kinds(f, _GEMMA3N, count))
     )

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config.family import Family
 from loadpath.checkpoints.hf_config.fields import Fields
+from loadpath.checkpoints.hf_config.rope import positions
 
 Kind = Literal["full", "sliding", "chunked", "linear", "parallel", "mlp", "experts", "none"]
 
@@ -97,5 +98,6 @@ def _windows(f: Fields, family: Family, count: int) -> tuple[Kind, ...]:
 
 
 def window(f: Fields) -> int:
-    """Tokens of the sliding window; 0: none."""
-    return f.integer("sliding_window", "sliding_window_size", "attention_window_size", default=0)
+    """Tokens of the sliding window; 0: none, or one as long as the longest sequence."""
+    width = f.integer("sliding_window", "sliding_window_size", "attention_window_size", default=0)
+    return 0 if 0 < positions(f) <= width else width

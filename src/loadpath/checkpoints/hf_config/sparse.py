@@ -14,7 +14,7 @@ from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
 from loadpath.core.shape import Attention, CompressedAttention, Dense, Experts, Layer, ModelShape, Rope
 
-_V4 = Family(windows="never", router_bias=True, mtp_own_embeddings=True)
+_V4 = Family(windows="never", router_bias=True)
 _RATIOS = {"heavily_compressed_attention": 128, "compressed_sparse_attention": 4, "sliding_attention": 0}
 
 

@@ -62,6 +62,7 @@ def around(f: Fields, family: Family, stack: tuple[Layer, ...], **changes: objec
     one: dict[Layer, Layer] = {}
     hidden, limit = f.integer(*mixers.HIDDEN), rope.positions(f)
     width = _rotary_width(stack)
+    unplaced = f.text("position_embedding_type") == "nope"
     shape = ModelShape(
         id="",
         family=f.kind,
@@ -72,7 +73,7 @@ def around(f: Fields, family: Family, stack: tuple[Layer, ...], **changes: objec
         max_position=rope.longest(f),
         dtype=dtype(f),
         layers=tuple(one.setdefault(item, item) for item in stack),
-        rope=rope.tables(f, width, local=family.local_rope) if family.rope and width else (),
+        rope=rope.tables(f, width, local=family.local_rope) if family.rope and width and not unplaced else (),
         learned_positions=0 if family.learned_positions is None else limit + family.learned_positions,
         norm_vectors=family.norm_vectors,
         lm_head_bias=mixers.switch(f, family.lm_head_bias),

@@ -24,6 +24,8 @@ _KNOWN = frozenset({
 """Models whose projector is known; of others two linear layers are assumed."""
 MOBILENET = 294_126_912
 """Parameters of Gemma 3n's vision encoder (MobileNet-V5-300M); its configuration states no sizes."""
+_FIXED = {"DeepseekOCRForCausalLM": 401_372_160}
+"""Encoders whose configuration does not state their sizes: SAM-B, CLIP-L and the projector of DeepSeek-OCR."""
 _SOFT = 128
 """Rows of Gemma 3n's embedding of vision and audio marks."""
 
@@ -36,6 +38,8 @@ def towers(top: Fields, hidden: int) -> tuple[Tower, ...]:
     if section is not None:
         section = Fields(section.data, section.where, section.kind or _VISION_KIND.get(top.kind, f"{top.kind}_vision"))
         found.append(_vision(root, section, hidden))
+    if (architecture := str((top.data.get("architectures") or [""])[0])) in _FIXED:
+        found = [Tower("vision", _FIXED[architecture])]
     section = root.section("audio_config", "audio_encoder_config")
     if section is not None:
         section = Fields(section.data, section.where, section.kind or _AUDIO_KIND.get(top.kind, ""))

@@ -212,6 +212,6 @@ ENCODERS: dict[str, Callable[[Fields], Encoder]] = {
     "qwen3_omni_moe_vision_encoder": qwen3, "qwen3_5": qwen3, "qwen3_5_vision": qwen3, "qwen3_5_moe": qwen3,
     "qwen3_5_moe_vision": qwen3, "glm4v": glm4v, "glm4v_vision": glm4v, "glm4v_moe": glm4v, "glm4v_moe_vision": glm4v,
     "glm5_next_vision": glm5_next, "llama4_vision_model": llama4, "mllama_vision_model": mllama,
-    "internvl_vision": intern, "intern_vit_6b": intern, "kimi_k25_vision": moon, "moonvit": moon,
+    "internvl_vision": intern, "intern_vit_6b": intern, "kimi_k25_vision": moon, "kimi_k25": moon, "moonvit": moon,
     "gemma4_vision": gemma4, "minimax_m3_vl_vision": minimax_m3, "step3p5_vision": step3,
 }  # fmt: skip
