@@ -198,6 +198,20 @@ def _profile(start: Start) -> Iterator[str]:
         yield _info(o, _worker(o), _breakdown(start), "DEBUG")
     if o.version >= releases.HYBRID_GROUPS:
         yield _info(o, _worker(o), f"Available KV cache memory: {_gib(start.kv, o)} GiB")
+    if graphs.charged(o.version) and start.graph_sizes:
+        yield _info(o, _worker(o), _equivalent_share(start))
+
+
+def _equivalent_share(start: Start) -> str:
+    """What the graphs' part of the share is worth, as the engine says it."""
+    share = start.options.utilisation
+    part = start.graphs / start.share.total
+    return (
+        f"CUDA graph memory profiling is enabled (default since v0.21.0). The current --gpu-memory-utilization={share:.4f} is "
+        f"equivalent to --gpu-memory-utilization={share - part:.4f} without CUDA graph memory profiling. To maintain the same "
+        f"effective KV cache size as before, increase --gpu-memory-utilization to {min(share + part, 1):.4f}. To disable, set "
+        "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0."
+    )
 
 
 def _breakdown(start: Start) -> str:
