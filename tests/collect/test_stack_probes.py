@@ -127,6 +127,14 @@ def test_functions_that_torch_does_not_define(python: FakePython) -> None:
     assert found["old_abi"]
 
 
+def test_one_variant_that_fits_is_enough(python: FakePython) -> None:
+    python.package("ep", "1.0", {
+        "ep/pg_2_8_0.cpython-312-x86_64-linux-gnu.so": library(needed=["libtorch_cpu.so"], asks=["_ZN2at4oldEv"]),
+        "ep/pg_2_9_0.cpython-312-x86_64-linux-gnu.so": library(needed=["libtorch_cpu.so"], asks=["_ZN2at4addEv"]),
+    })  # fmt: skip
+    assert told(libraries, python.machine(), "SymbolsUnfound") == []
+
+
 def test_a_folder_in_ld_library_path_shadows_torchs_own(python: FakePython) -> None:
     python.package(
         "nvidia-nvjitlink", "12.8.93", {"nvidia/nvjitlink/lib/libnvJitLink.so.12": library(soname="libnvJitLink.so.12")}

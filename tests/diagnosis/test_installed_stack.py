@@ -161,6 +161,22 @@ def test_a_kernel_package_of_another_cuda_major(python: FakePython) -> None:
     assert "built with CUDA 12.8" in found.cause and "libcudart.so.13" in found.title
 
 
+def test_an_optional_part_without_its_library_is_only_noted(python: FakePython) -> None:
+    python.torch()
+    parts = {f"cupy/part{letter}.cpython-312-x86_64-linux-gnu.so": library() for letter in "abcd"}
+    python.package(
+        "cupy-cuda12x",
+        "13.6.0",
+        parts | {"cupy/tensor.cpython-312-x86_64-linux-gnu.so": library(needed=["libcutensor.so.2"])},
+    )
+    python.package("opencv-python", "4.11", {"cv2/cv2.abi3.so": library(needed=["libGL.so.1"])})
+    found = of(report(python), "system-library-missing")
+    assert found.severity == "warning" and found.remedies[0].command.endswith(
+        "libgl1"
+    )  # cv2's leads: it has no other part
+    assert "libcutensor.so.2" in found.title
+
+
 def test_an_extension_of_another_torch(python: FakePython) -> None:
     python.torch()
     python.package("vllm", "0.10.2", {"vllm/_C.abi3.so": library(needed=["libc10.so"], asks=["_ZN3c104cuda3oldEv"])})

@@ -73,7 +73,7 @@ class Followed:
         self.modules: list[str] = []
         self.needs = self.asked = 0
         self.unfound: dict[tuple[str, str], list[str]] = {}
-        self.undefined: list[str] = []
+        self.undefined: dict[str, str] = {}
         self.old: dict[tuple[str, str], tuple[str, Short]] = {}
 
     def lines(self) -> Iterator[str]:
@@ -88,8 +88,9 @@ class Followed:
         yield record(LibrariesResolved, environment=self.environment.prefix, libraries=len(self.modules), needs=self.needs,
                      unfound=len(self.unfound), symbols=self.asked)  # fmt: skip
         for (_, wanted), askers in self.unfound.items():
-            yield self._unfound(wanted, askers)
-        yield from self.undefined
+            if broken := self._without_variants(askers):
+                yield self._unfound(wanted, broken)
+        yield from (self.undefined[path] for path in self._without_variants(list(self.undefined)))
         for path, short in self.old.values():
             yield record(SystemVersionUnmet, library=path, wants=short.wanted, has=short.has, path=short.path,
                          **self._named(self.owned.get(path)))  # fmt: skip
@@ -123,6 +124,11 @@ class Followed:
             if self.loader.resolve(wanted, path, elf) is None:
                 yield wanted
 
+    def _without_variants(self, broken: list[str]) -> list[str]:
+        """Without modules of which another variant is whole: packages bring one for each torch (`pg_2_9_0`, `pg_2_10_0`)."""
+        fine = {_variant(p) for p in self.modules if p not in broken}
+        return [path for path in broken if _variant(path) not in fine]
+
     def _unfound(self, wanted: str, askers: list[str]) -> str:
         package = self.owned.get(askers[0])
         return record(
@@ -130,6 +136,7 @@ class Followed:
             library=askers[0],
             needed=wanted,
             askers=len(askers),
+            modules=sum(self._package(path) == self._package(askers[0]) for path in self.modules),
             elsewhere=self._elsewhere(wanted),
             **self._named(package),
         )
@@ -165,7 +172,7 @@ class Followed:
             torch = next((package.version for package in self.packages if package.name == "torch"), "")
             new_here = any(_NEW_ABI_ERROR in exported for exported in self.exports)
             old = new_here and any(_OLD_ABI.search(name) and "cxx11" not in name for name in missing)
-            self.undefined.append(
+            self.undefined[path] = (
                 record(SymbolsUnfound, library=path, count=len(missing), names=missing[:_NAMES_SHOWN], torch=torch, old_abi=old,
                        **self._named(self.owned.get(path)))
             )  # fmt: skip
@@ -255,6 +262,11 @@ class Followed:
             "package": package.name if package else "",
             "version": package.version if package else "",
         }
+
+
+def _variant(path: str) -> str:
+    """A module's path without its numbers: the same for the variants of one module."""
+    return re.sub(r"\d+(?:[._]\d+)*", "#", path)
 
 
 def _machine_here(machine: Machine) -> str:

@@ -24,12 +24,25 @@ _ENGINES = ("torch", "vllm", "sgl-kernel", "sglang-kernel", "tensorrt-llm", "lmd
 """Packages whose compiled part an engine loads at every start; others matter to whoever imports them."""
 
 
+FEW = 0.5
+"""A share of a package's modules below which what they lack may be optional."""
+
+
 def _severity(package: str) -> Severity:
     return "error" if package in _ENGINES else "warning"
 
 
+def _weight(fact: LibraryUnfound) -> Severity:
+    """How grave a missing library is: one that a minority of a package's modules needs may be optional."""
+    few = fact.askers < FEW * fact.modules
+    if fact.package in _ENGINES:
+        return "warning" if few else "error"
+    return "info" if few else "warning"
+
+
 def _gravest(facts: list[LibraryUnfound]) -> list[LibraryUnfound]:
-    return sorted(facts, key=lambda f: (f.package not in _ENGINES, not f.needed.startswith("libcudart")))
+    order: tuple[Severity, ...] = ("error", "warning", "info")
+    return sorted(facts, key=lambda f: (order.index(_weight(f)), not f.needed.startswith("libcudart")))
 
 
 def unfound(case: Case) -> Iterator[Finding]:
@@ -48,7 +61,7 @@ def unfound(case: Case) -> Iterator[Finding]:
             values["native_major"] = values["major"]
         told.append("It fails when it is imported, unless it loads the files itself from a toolkit.")
         yield finding("cuda-library-missing", _gravest(of_cuda), case=case, step="unseen", values=values, cause=" ".join(told),
-                      severity=_severity(first.package), certainty="likely")  # fmt: skip
+                      severity=_weight(first), certainty="likely")  # fmt: skip
     other = [
         f
         for f in case.all(LibraryUnfound)
@@ -68,9 +81,9 @@ def _system(case: Case, facts: list[LibraryUnfound]) -> Finding:
     cause = (
         f"{first.package or first.library} needs {first.needed}, and there is no such file where the loader looks, nor in "
         f"{first.environment}. Slim images leave such libraries of the operating system out; what needs them fails when it is "
-        "imported, the rest does not notice."
+        "imported; optional parts of a package may never be."
     )
-    return finding("system-library-missing", facts, case=case, step="unseen", values=values, cause=cause, severity=_severity(first.package),
+    return finding("system-library-missing", facts, case=case, step="unseen", values=values, cause=cause, severity=_weight(first),
                    certainty="likely")  # fmt: skip
 
 

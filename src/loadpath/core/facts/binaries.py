@@ -112,6 +112,8 @@ class LibraryUnfound(Fact, frozen=True, kw_only=True):
     package: str = ""
     version: str = ""
     askers: int = 1
+    modules: int = 0
+    """How many compiled modules the package has, the askers among them: a minority may be optional."""
     elsewhere: str = ""
     """A file of that name that lies where the loader does not look."""
 
