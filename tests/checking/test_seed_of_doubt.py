@@ -31,6 +31,7 @@ def unload(tree: Tree) -> None:
     tree.file("/proc/modules", "ext4 1 0 - Live 0x0\n")
     for path in ("/sys/module/nvidia", "/proc/driver/nvidia", "/dev", "/loadpath-commands/open_child"):
         tree.remove(path)
+    tree.file("/dev/null", "c 1 3")
     tree.file("/proc/devices", "Character devices:\n1 mem\n")
     tree.command("nvml_child", "Failed to initialize NVML: Driver Not Loaded\n")
     tree.command(
@@ -179,6 +180,7 @@ def test_a_container_that_was_started_without_the_gpus(machine: Machine) -> None
     without_libraries(tree)
     tree.container()
     tree.remove("/dev")
+    tree.file("/dev/null", "c 1 3")
     tree.remove("/loadpath-commands/open_child")
     report = tree.check()
     assert report.root_cause == "gpu-not-requested"

@@ -20,6 +20,7 @@ def check(machine: Machine, layers: Collection[Layer] = (), progress: Progress |
 
 def gathered(machine: Machine, layers: Collection[Layer] = (), progress: Progress | None = None) -> tuple[Sample, ...]:
     """What the probes of `layers` (all, without any) saw."""
+    machine.options["layers"] = " ".join(layers)
     return collect(machine, probes(layers), progress)
 
 

@@ -19,6 +19,7 @@ _NODES = re.compile(r"^nvidia(?:\d+|ctl|-uvm|-uvm-tools|-modeset|-nvswitch\d+|-n
 _FOLDERS = ("nvidia-caps", "nvidia-caps-imex-channels")
 _MAJORS = re.compile(r"^\s*(\d+)\s+(nvidia\S*|nvswitch\S*)$", re.MULTILINE)
 MOST_CAPS = 40
+LISTING = "ls -l /dev/nvidia* /dev/nvidia-caps"
 
 
 def paths(machine: Machine) -> list[str]:
@@ -32,14 +33,16 @@ def paths(machine: Machine) -> list[str]:
 def gather_nodes(machine: Machine) -> Iterator[Sample]:
     """The listing, in the form of `ls -l`."""
     found = paths(machine) or [path for path in ("/dev/dxg",) if machine.exists(path)]  # WSL has only that one
+    if not machine.listdir("/dev"):
+        note = "there is no /dev in this tree"
+        yield machine.told((), name="device-nodes", kind="device-nodes", command=LISTING, outcome="not-run", note=note)
+        return
     if not found:
         lines = ["ls: cannot access '/dev/nvidia*': No such file or directory"]
-        yield machine.told(
-            lines, name="device-nodes", kind="device-nodes", command="ls -l /dev/nvidia*", outcome="missing"
-        )
+        yield machine.told(lines, name="device-nodes", kind="device-nodes", command=LISTING, outcome="missing")
         return
     lines = [line for path in found if (line := _listed(machine, path))]
-    yield machine.told(lines, name="device-nodes", kind="device-nodes", command="ls -l /dev/nvidia* /dev/nvidia-caps")
+    yield machine.told(lines, name="device-nodes", kind="device-nodes", command=LISTING)
 
 
 def _listed(machine: Machine, path: str) -> str | None:

@@ -13,6 +13,8 @@ _RUNTIMES = ("docker", "containerd", "crio", "cri-o", "libpod", "podman", "kubep
 
 def gather(machine: Machine) -> Iterator[Sample]:
     lines = [f"kernel: {machine.text('/proc/sys/kernel/osrelease') or 'unknown'}"]
+    if asked := machine.options.get("layers"):
+        lines.append(f"asked: {asked}")
     os_name = _os_name(machine)
     if os_name:
         lines.append(f"os: {os_name}")

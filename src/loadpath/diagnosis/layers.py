@@ -14,7 +14,7 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
-from loadpath.core.facts.machine import ProbeRan
+from loadpath.core.facts.machine import ProbeRan, Whereabouts
 from loadpath.core.layers import LAYERS, Layer
 from loadpath.core.report import Finding, LayerReport, Verdict
 from loadpath.core.vocabulary import Boundary, State
@@ -74,8 +74,12 @@ def layers(case: Case, made: Sequence[Finding]) -> tuple[LayerReport, ...]:
     judged: dict[Layer, Seen] = {}
     for name in MODULES:
         judged |= import_module(f"loadpath.diagnosis.{name}").PROOFS
+    where = case.last(Whereabouts)
+    asked = where.asked if where is not None and where.asked else LAYERS
     reports = []
     for layer in LAYERS:
+        if layer not in asked and layer not in broken:
+            continue
         if layer in broken:
             reports.append(broken[layer])
         elif layer in judged and (proof := judged[layer].proof(case)) is not None:

@@ -13,11 +13,12 @@ MOST_NAMED = 4
 def notes(case: Case) -> Iterator[str]:
     """Sentences for the report's notes; none where no probe ran."""
     where = case.last(Whereabouts)
-    if where is None:
+    if where is None or (where.kernel in (None, "unknown") and not where.container):
         return
     machine = ", in a virtual machine" if where.virtual_machine else ""
     user = f" as {where.user}" if where.user else ""
-    yield f"loadpath ran {place(where)}{machine}{user}, kernel {where.kernel}."
+    kernel = f", kernel {where.kernel}" if where.kernel not in (None, "unknown") else ""
+    yield f"loadpath ran {place(where)}{machine}{user}{kernel}."
     if where.container:
         yield (
             "From inside a container the host's module files, its container engine, its services and the processes of other "

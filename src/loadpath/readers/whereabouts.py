@@ -33,5 +33,6 @@ def read(capture: Capture) -> Iterator[Whereabouts]:
         container=told.get("container", ()),
         pod="pod" in told,
         user_namespace="uid-map" in told,
+        asked=tuple(" ".join(told.get("asked", ())).split()),
         virtual_machine=next(iter(told.get("virtual-machine", ())), None),
     )

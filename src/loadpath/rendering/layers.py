@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loadpath.core.layers import LAYERS
 from loadpath.core.report import LayerReport, Report
 
 MARKS = {"holds": "✔", "broken": "✘", "not-seen": "·"}
@@ -12,8 +13,12 @@ STYLES = {"holds": "green", "broken": "bold red", "not-seen": "dim"}
 def rows(report: Report) -> list[tuple[LayerReport, str, str]]:
     """(layer, its name with its number in the stack, its state in words); the host beside the stack has no number."""
     return [
-        (layer, f"{number:2} {layer.layer}" if layer.layer != "host" else f"   {layer.layer}", WORDS[layer.state])
-        for number, layer in enumerate(report.layers, 1)
+        (
+            layer,
+            f"{LAYERS.index(layer.layer) + 1:2} {layer.layer}" if layer.layer != "host" else "   host",
+            WORDS[layer.state],
+        )
+        for layer in report.layers
     ]
 
 

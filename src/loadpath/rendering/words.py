@@ -72,7 +72,7 @@ def took(seconds: float | None) -> str:
 def notes(report: Report) -> list[str]:
     """What else to tell: earlier starts, input that was not kept, and, where nothing could be judged, what was missing."""
     told = [*report.notes, *(f"{s.what}: {s.why}" for s in report.skipped if s.kind == "input")]
-    if report.verdict.state == "unknown":
+    if report.verdict.state == "unknown" and not report.layers:  # a checked machine's layers say it
         told += [f"not judged, {s.what} {s.why}" for s in report.skipped if s.kind == "rule"]
     return told
 

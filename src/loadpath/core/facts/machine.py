@@ -35,6 +35,8 @@ class Whereabouts(Fact, frozen=True, kw_only=True):
     pod: bool = False
     user_namespace: bool = False
     virtual_machine: str | None = None
+    asked: tuple[str, ...] = ()
+    """The layers that were asked for; empty for all."""
 
 
 class PciBus(Fact, frozen=True, kw_only=True):
