@@ -20,6 +20,8 @@ from typing import IO
 import gpu_library
 import serving_log
 
+from planning import planning
+
 LOADPATH = Path(sys.executable).with_name("loadpath")
 GOAL_SPEED, GOAL_SHARE = 300, 1 / 3  # MB/s, or this share of grep's speed
 GOAL_MEMORY = 200  # MiB
@@ -96,6 +98,7 @@ def main() -> None:
     try:
         throughput(folder, size, environment)
         starts(folder, environment)
+        planning(folder, LOADPATH, lambda command: median_start(command, environment))
         compiled_kernels(folder, environment)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
