@@ -13,13 +13,17 @@ from loadpath.knowledge.ggml_types import GGML_TYPES
 
 class Rows(msgspec.Struct, frozen=True):
     """One layer's cache. `key`, `value`: elements of one token's rows; `window`: 0 for all tokens; `conv`, `state`:
-    float32 elements of one sequence's recurrent state."""
+    float32 elements of one sequence's recurrent state. `ratio`: the layer keeps its window and, beside it, a row of
+    `key + index` elements for every so many tokens (DeepSeek-V4; 0: the window only)."""
 
     key: int = 0
     value: int = 0
     window: int = 0
     conv: int = 0
     state: int = 0
+    compressed: bool = False
+    ratio: int = 0
+    index: int = 0
 
 
 class Caches(msgspec.Struct, frozen=True):
@@ -73,11 +77,20 @@ def _layer(layer: Layer, build: int) -> Rows:
                 value = mixer.kv_rank if build < builds.LATENT_WITHOUT_VALUES else 0
             out = msgspec.structs.replace(out, key=key, value=value)
         elif isinstance(mixer, CompressedAttention):
-            out = msgspec.structs.replace(out, key=mixer.head_dim // max(mixer.ratio, 1))
+            out = _compressed(mixer)
         else:
             conv, state = _recurrent(mixer)
             out = msgspec.structs.replace(out, conv=conv, state=state)
     return out
+
+
+def _compressed(mixer: CompressedAttention) -> Rows:
+    """DeepSeek-V4: states hold, in float32, keys and scores of the tokens that the next compressed row is made of."""
+    index = mixer.index_dim if mixer.ratio == 4 else 0
+    gathered = {4: 8 * 2 * (mixer.head_dim + index), 128: 128 * mixer.head_dim}.get(mixer.ratio, 0)
+    return Rows(
+        key=mixer.head_dim, window=mixer.window, state=2 * gathered, compressed=True, ratio=mixer.ratio, index=index
+    )  # fmt: skip
 
 
 def _recurrent(mixer: GatedDelta | Mamba) -> tuple[int, int]:
@@ -105,15 +118,34 @@ def caches(
     states: list[int] = []
     sums = {False: [0, 0, 0], True: [0, 0, 0]}
     for row in kept:
+        states.append((row.conv + row.state) * 4 * slots)
+        if row.compressed:  # one stream for each slot, however the slots share the rest
+            near = -(-min(slot, row.window + ubatch) // 256) * 256 * slots * row_bytes(types[0], row.key)
+            far = _far(row, slot, types[0]) * slots
+            _add(sums[True], near, 0)
+            if far:
+                _add(sums[False], far, 0)
+            sizes.append(near + far)
+            continue
         cells = (short if row.window else slot) * streams
         key, value = cells * row_bytes(types[0], row.key), cells * row_bytes(types[1], row.value)
-        states.append((row.conv + row.state) * 4 * slots)
         sizes.append(key + value)
         if row.key:
-            total = sums[bool(row.window)]
-            total[0], total[1], total[2] = total[0] + 1, total[1] + key, total[2] + value
+            _add(sums[bool(row.window)], key, value)
     full, window = sums[False], sums[True]
     return Caches(
         context, slot, tuple(sizes), tuple(states), (slot, full[0], full[1], full[2]),
         (short, window[0], window[1], window[2]) if window[0] else None, streams,
     )  # fmt: skip
+
+
+def _far(row: Rows, slot: int, kind: str) -> int:
+    """Bytes of one slot's compressed rows."""
+    if not row.ratio:
+        return 0
+    cells = -(-max(1, -(-slot // row.ratio)) // 256) * 256
+    return cells * (row_bytes(kind, row.key) + (row_bytes(kind, row.index) if row.index else 0))
+
+
+def _add(total: list[int], key: int, value: int) -> None:
+    total[0], total[1], total[2] = total[0] + 1, total[1] + key, total[2] + value

@@ -108,13 +108,8 @@ def load(machine: Machine, placement: Placement, context: int) -> Load:
         low, high = placement.bounds[device], placement.bounds[device + 1]
         first, last = min(low, s.layers), min(high, s.layers)
         away = _overlap((first, last), placement.experts)
-        weights = (
-            s.dense[last]
-            - s.dense[first]
-            + s.experts[last]
-            - s.experts[first]
-            - (s.experts[away[1]] - s.experts[away[0]])
-        )
+        weights = s.dense[last] - s.dense[first] + s.experts[last] - s.experts[first]
+        weights -= s.experts[away[1]] - s.experts[away[0]]
         weights += s.output if high > s.layers >= low else 0
         weights += pinned.get(f"CUDA{device}", 0)
         rows = (cache[last] - cache[first], state[last] - state[first]) if o.cache_on_gpu and high > low else (0, 0)
@@ -129,9 +124,8 @@ def _graph(machine: Machine, kept: Caches, placement: Placement) -> compute.Grap
     o = machine.options
     used = sum(1 for a, b in zip(placement.bounds, placement.bounds[1:], strict=False) if b > a)
     whole = placement.bounds[0] == 0 and placement.experts[1] <= placement.experts[0]
-    cells = kept.slot_context * (1 if o.unified else min(o.slots, o.ubatch) and 1)
     return compute.Graph(
-        ubatch=o.ubatch, context=cells if kept.full[1] else 0, window=kept.window[0] if kept.window else 0,
+        ubatch=o.ubatch, context=kept.slot_context if kept.full[1] else 0, window=kept.window[0] if kept.window else 0,
         outputs=compute.outputs(o.build, o.ubatch, o.slots), flash=o.flash, build=o.build,
         copies=compute.COPIES if used > 1 and whole and o.split_mode == "layer" else 1, on_gpu=bool(machine.free),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from loadpath.core.plan import Basis, GpuPlan, Identity, Plan, PlanPart
-from loadpath.core.shape import CompressedAttention, ModelShape, Quantisation
+from loadpath.core.shape import ModelShape, Quantisation
 from loadpath.core.units import show_bytes
 from loadpath.engines.llama_cpp.planning import builds, compute
 from loadpath.engines.llama_cpp.planning.kv import rows
@@ -193,8 +193,8 @@ def _notes(
         yield f"experts of {count} layers ({held}) are in host memory"
     if machine.wide.error(o.build) == compute.RECURRENT_ERROR:
         yield "the compute buffer of recurrent layers is an estimate: their graphs differ from build to build"
-    if any(isinstance(m, CompressedAttention) for layer in shape.layers for m in layer.mixers):
-        yield "DeepSeek-V4's compressed caches are estimates"
+    if o.unified and o.slots > 1 and any(row.compressed for row in machine.rows):
+        yield f"DeepSeek-V4's caches are kept in full for each of the {o.slots} slots: -np 1 keeps one"
     if o.split_mode not in ("layer", "none"):
         yield f"--split-mode {o.split_mode} is planned as layer: rows divide the weights about as layers do"
     if o.build >= builds.TIMED_LINES:
