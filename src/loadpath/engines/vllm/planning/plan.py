@@ -16,7 +16,9 @@ from loadpath.engines.vllm.planning.options import BadSetting, Options, options
 from loadpath.engines.vllm.planning.resident import WEIGHTS_ERROR, Resident, dtype_of, resident, served
 from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Card, Deployment
+from loadpath.planning.divisible import uncut
 from loadpath.planning.identity import identity
+from loadpath.planning.split import Split
 
 
 class _Stage(msgspec.Struct, frozen=True):
@@ -48,6 +50,13 @@ def _check(deployment: Deployment, o: Options) -> None:
     if heads % ranks:
         raise BadSetting(
             f"--tensor-parallel-size {ranks}: the model's {heads} attention heads do not divide over {ranks} GPUs"
+        )
+    shared = ranks * o.data_parallel if o.expert_parallel else 0
+    if cut := uncut(served(deployment), Split(tp=ranks, ep=shared)):
+        other = "--enable-expert-parallel, or " if cut.experts else ""
+        raise BadSetting(
+            f"--tensor-parallel-size {ranks}: each rank's part of the {cut.part}, {cut.share}, is no multiple of the "
+            f"{cut.block} columns that share a scale; vLLM refuses that: {other}{cut.ranks} at most"
         )
     if o.pipeline_parallel > len(deployment.shape.layers):
         raise BadSetting(f"--pipeline-parallel-size {o.pipeline_parallel}: more stages than layers")
@@ -125,6 +134,7 @@ def _as_plan(
             graphs.capture_sizes(o, least.card.capability, deployment.shape.architecture == "GptOssForCausalLM")
         ),
         kv=kv,
+        counts=_counted(deployment, o),
         layout=found,
         pool=held,
         enough_free=enough,
