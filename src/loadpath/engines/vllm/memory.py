@@ -180,7 +180,7 @@ def _graph_pool(seen: Seen) -> Iterator[Fact]:
 
 
 PATTERNS = (
-    Pattern("Memory profiling takes", r"Memory profiling takes ([\d.]+) seconds\.? Total non KV", _debug_object),
+    Pattern("Memory profiling takes", r"Memory profiling takes ([\d.]+|…) seconds\.? Total non KV", _debug_object),
     Pattern("Memory profiling takes", r"Memory profiling takes ([\d.]+) seconds(?!\.? Total)", _profile_took),
     Pattern(
         "current vLLM instance can use",
@@ -217,7 +217,7 @@ PATTERNS = (
         r"(?: \[([\d:]+)<([\d:?]+))?",
         _capture_bar,
     ),
-    Pattern("Graph capturing finished", rf"Graph capturing finished in ([\d.]+) secs?(?:, took {_G})?", _captured),
+    Pattern("Graph capturing finished", rf"Graph capturing finished in ([\d.]+|…) secs?(?:, took {_G})?", _captured),
     Pattern("Skipping CUDA graph capture", r"Skipping CUDA graph capture", _no_graphs),
     Pattern("CUDA graph pool memory", rf"CUDA graph pool memory: {_G} \(actual\)", _graph_pool),
 )

@@ -157,7 +157,7 @@ PATTERNS = (
     Pattern("Time spent downloading weights", r"downloading weights for .+: ([\d.]+) seconds", _download),
     Pattern("Loading weights took", r"Loading weights took ([\d.]+) seconds", _weights_read),
     Pattern("odel weights took", r"oading model weights took ([\d.]+) Gi?B", _v0_weights),
-    Pattern("Model loading took", r"Model loading took ([\d.]+) Gi?B(?: memory)? and ([\d.]+) s", _weights),
+    Pattern("Model loading took", r"Model loading took ([\d.]+) Gi?B(?: memory)? and ([\d.]+|…) s", _weights),
     Pattern("Encoder cache will be initialized", r"Encoder cache will be initialized", _profiling_begins),
     Pattern("Warming up model for the compilation", r"Warming up model for the compilation", _profiling_begins),
     Pattern("for vLLM's torch.compile", r"Using cache directory", _profiling_begins),

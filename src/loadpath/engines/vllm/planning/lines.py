@@ -1,4 +1,7 @@
-"""The lines that vLLM will print with a plan's figures, in the wording of its version (shared facts, vllm.md A.3, B.1)."""
+"""The lines that vLLM will print with a plan's figures, in the wording of its version (shared facts, vllm.md A.3, B.1).
+
+Durations are not planned: `…` stands for them. Settings in effect are told where the engine prints those given.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,7 @@ class Start(msgspec.Struct, frozen=True):
     graphs: int
     graph_sizes: tuple[int, ...]
     kv: int
+    counts: int
     layout: Layout | None
     pool: Pool | None
     enough_free: bool
@@ -60,7 +64,7 @@ def _lines(start: Start) -> Iterator[str]:
     if start.pool is not None and start.layout is not None:
         yield from _pool_v0(start, start.pool) if o.v0 else _pool(start, start.pool, start.layout)
     if start.graph_sizes:
-        yield _info(o, _runner(o), f"Graph capturing finished in 0 secs, took {start.graphs / GIB:.2f} GiB")
+        yield _info(o, _runner(o), f"Graph capturing finished in … secs, took {start.graphs / GIB:.2f} GiB")
 
 
 def _info(o: Options, source: str, text: str, level: str = "INFO") -> str:
@@ -141,13 +145,14 @@ def _weights_line(start: Start) -> str:
     if o.v0:
         return _info(o, _runner(o), f"Loading model weights took {size:.4f} GB")
     if o.version < (0, 8, 4):
-        text = f"{size:.4f} GB and 0.000000 seconds"
+        text = f"{size:.4f} GB and … seconds"
     elif o.version < (0, 11, 1):
-        text = f"{size:.4f} GiB and 0.000000 seconds"
+        text = f"{size:.4f} GiB and … seconds"
     elif o.version < (0, 14):
-        text = f"{size:.4f} GiB memory and 0.000000 seconds"
+        text = f"{size:.4f} GiB memory and … seconds"
     else:
-        text = f"{round(size, 2)} GiB memory and 0.000000 seconds"
+        kind = "" if o.second_runner and o.version < releases.LARGE_CARD_TIER else " memory"
+        text = f"{round(size, 2)} GiB{kind} and … seconds"
     return _info(o, _runner(o), f"Model loading took {text}")
 
 
@@ -217,13 +222,13 @@ def _equivalent_share(start: Start) -> str:
 def _breakdown(start: Start) -> str:
     """The profiling result, which the engine prints at DEBUG."""
     o, outside = start.options, start.share.non_torch
-    total = start.weights + start.activation + outside
+    total = start.weights + start.activation + outside + start.counts
     if o.version >= releases.CONSUMED_BY_DEVICE:
-        middle = f"total consumed (from mem_get_info): {_gib(start.weights + outside, o)}GiB"
+        middle = f"total consumed (from mem_get_info): {_gib(start.weights + outside + start.counts, o)}GiB"
     else:
         middle = f"non-torch forward increase memory: {_gib(outside, o)}GiB"
     return (
-        f"Memory profiling takes 0.00 seconds. Total non KV cache memory: {_gib(total, o)}GiB; torch peak memory increase: "
+        f"Memory profiling takes … seconds. Total non KV cache memory: {_gib(total, o)}GiB; torch peak memory increase: "
         f"{_gib(start.activation, o)}GiB; {middle}; weights memory: {_gib(start.weights, o)}GiB."
     )
 

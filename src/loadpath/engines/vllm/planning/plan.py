@@ -198,9 +198,9 @@ def _parts(deployment: Deployment, o: Options, stage: _Stage, kv: int) -> tuple[
     parts = [
         PlanPart("weights", stage.resident.model, basis, WEIGHTS_ERROR if basis == "exact" else None),
         PlanPart("LoRA slots", stage.resident.lora, "exact"),
-        PlanPart("activation peak", stage.activation.peak, "modelled", profile.ERROR),
+        PlanPart("activation peak", stage.activation.peak, "modelled", stage.activation.error),
         PlanPart("penalty counts", _counted(deployment, o), "exact"),
-        PlanPart("non-torch", stage.share.non_torch, "modelled", budget.ERROR),
+        PlanPart("non-torch", stage.share.non_torch, "modelled", budget.error(stage.card)),
         PlanPart("CUDA graphs", stage.graphs, "modelled", graphs.error(deployment.shape, o, switched), outside),
         PlanPart("KV cache", max(0, kv), "given" if given else "modelled"),
     ]
