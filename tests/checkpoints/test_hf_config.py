@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import shape_of
@@ -166,5 +168,35 @@ def test_published_configurations_agree_with_the_table(name: str) -> None:
     assert set(read.layers) == set(table.layers)
     assert read.layers == table.layers
     assert (read.vocab, read.hidden, read.tied, read.dtype) == (table.vocab, table.hidden, table.tied, table.dtype)
-    assert parameters(read) == parameters(table)
+    ours, theirs = parameters(read), parameters(table)
+    assert (ours.total, ours.active, ours.drafter) == (theirs.total, theirs.active, theirs.drafter)
     assert (read.drafter, read.state_dtype) == (table.drafter, table.state_dtype)
+
+
+def test_a_draft_model_of_eagle_3_has_its_own_output_layer_and_wider_attention() -> None:
+    config = SMALL | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1, "draft_vocab_size": 40,
+                      "num_key_value_heads": 2}  # fmt: skip
+    shape = shape_of(config, "config.json")
+    attention = 64 * 2 * (64 + 2 * 32) + 64 * 64  # its inputs are embedding and hidden state side by side
+    layer = attention + 3 * 64 * 128 + 3 * 64
+    assert parameters(shape).total == layer + 3 * 64 * 64 + 64 + 40 * 64
+    assert "target's embedding" in shape.note
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(sorted(COUNTED)),
+    key=st.integers(0, 400),
+    value=st.one_of(st.none(), st.booleans(), st.integers(-3, 5), st.text(max_size=3), st.lists(st.integers(0, 3), max_size=3),
+                    st.dictionaries(st.text(max_size=2), st.integers(), max_size=2)),
+)  # fmt: skip
+def test_damaged_configurations_are_read_or_refused(name: str, key: int, value: object) -> None:
+    config = dict(COUNTED[name]["config"])
+    section = config.get("text_config") if key % 2 and isinstance(config.get("text_config"), dict) else config
+    broken = dict(section or config)
+    broken[list(broken)[key % len(broken)]] = value
+    whole = broken if section is config else config | {"text_config": broken}
+    try:
+        shape_of(whole, "config.json")
+    except ModelError as error:
+        assert "config.json" in str(error)

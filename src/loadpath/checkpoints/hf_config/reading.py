@@ -10,6 +10,7 @@ import msgspec
 
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import stack
+from loadpath.checkpoints.hf_config.eagle import eagle, is_draft
 from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
 from loadpath.checkpoints.hf_config.towers import towers
@@ -65,11 +66,26 @@ ENCODERS = frozenset({
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
+_DAMAGE = (TypeError, KeyError, IndexError, AttributeError, ZeroDivisionError, OverflowError, StopIteration)
+"""What values of a wrong type in a damaged configuration make of its reading."""
+
+
 def shape_of(
     config: Mapping[str, Any], where: str, name: str = "", quantisation: Mapping[str, Any] | None = None
 ) -> ModelShape:
     """The shape that `config` describes. `where` names the file in messages; `name` becomes the shape's id;
-    `quantisation`: the content of hf_quant_config.json, where the model has one."""
+    `quantisation`: the content of hf_quant_config.json, where the model has one. ModelError where it cannot be read."""
+    try:
+        return _whole(config, where, name, quantisation)
+    except ModelError:
+        raise
+    except (*_DAMAGE, ValueError) as error:
+        raise ModelError(f"{where} cannot be read as a model's configuration: {error}") from error
+
+
+def _whole(
+    config: Mapping[str, Any], where: str, name: str = "", quantisation: Mapping[str, Any] | None = None
+) -> ModelShape:
     top = Fields(config, where)
     architecture = str((config.get("architectures") or [""])[0])
     if top.kind in ENCODERS:
@@ -77,7 +93,7 @@ def shape_of(
             f"{where}: {architecture or top.kind} is an encoder without a KV cache: there is nothing to plan"
         )
     text = text_section(top)
-    shape = read_text(text, architecture)
+    shape = eagle(text, architecture) if is_draft(architecture, text.data) else read_text(text, architecture)
     stored = config.get("quantization_config") or config.get("compression_config")
     stored = stored or text.data.get("quantization_config") or text.data.get("compression_config")
     shape = msgspec.structs.replace(shape, towers=towers(top, shape.hidden))
