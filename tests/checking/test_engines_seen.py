@@ -149,3 +149,11 @@ def test_workers_belong_to_the_engine_that_started_them(tmp_path: Path) -> None:
     assert list(found[0]["family"]) == [100, 101, 102]
     assert found[0]["age_seconds"] == 7600.0
     assert any(f.id == "engine-process-uninterruptible" for f in report.findings)
+
+
+def test_of_an_engines_environment_only_what_gpu_programs_heed_is_taken(tmp_path: Path) -> None:
+    tree = Tree.healthy(tmp_path / "machine")
+    process(tree, 100, ["/opt/venv/bin/python3", "/opt/venv/bin/vllm", "serve", "org/m"])
+    tree.file("/proc/100/environ", "CUDA_VISIBLE_DEVICES=0,1\0VLLM_API_KEY=secretsecret\0HF_TOKEN=hf_x\0MY_PRIVATE=1\0")
+    text = next(s for s in gather_running(tree.machine()) if s.name == "engine-environment").data.decode()
+    assert text == "CUDA_VISIBLE_DEVICES=0,1\n"

@@ -123,3 +123,13 @@ def test_a_full_disk_under_the_model_cache(tree: Tree) -> None:
     text = found(tree.check(), "model-cache-nearly-full")
     assert "2.00 GiB are free" in text
     assert "HF_HOME" in text
+
+
+def test_a_full_root_file_system(tree: Tree) -> None:
+    tree.file("/tmp/x")
+    tree.file("/dev/shm/x")
+    tree.command(
+        "df -kP /dev/shm /tmp /",
+        "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda1 104857600 104800000 51200 100% /\n",
+    )
+    assert "50 MiB are free on /" in found(tree.check(), "disk-nearly-full")

@@ -17,7 +17,8 @@ from loadpath.checking.sought import Sought, sought
 # Names that everybody's machine has.
 COMMON = frozenset((
     "root", "nobody", "ubuntu", "debian", "centos", "rocky", "fedora", "ec2-user", "azureuser", "admin", "user", "users", "app",
-    "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "host", "hostname", "node", "server", "worker", "docker",
+    "localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", "ip6-localnet", "ip6-mcastprefix",
+    "ip6-allnodes", "ip6-allrouters", "ip6-allhosts", "host", "hostname", "node", "server", "worker", "docker",
     "daemon", "nvidia", "nvidia-persistenced", "vllm", "sglang", "ollama", "ray", "jovyan", "linux", "kernel", "systemd", "none",
     "null", "default", "shared", "git", "hf", "python", "host.docker.internal", "host.containers.internal", "linuxbrew", "runner",
     "container", "system", "unknown", "example.com", "example.org",

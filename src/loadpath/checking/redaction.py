@@ -25,6 +25,7 @@ _GUID = sought(
     rf"(?i)(?P<key>guid['\"]?\s*[:=]?\s+['\"]?)(?P<id>(?:0x)?{_HEX}{{16}}|(?:{_HEX}{{4}}:){{3}}{_HEX}{{4}})(?!\w)",
     "guid",
 )
+_DOCKER_ID = sought(r"(?<![\w:])(?:[A-Z2-7]{4}:){11}[A-Z2-7]{4}(?![\w:])")
 _MAC = sought(rf"(?<![\w:-]){_HEX}{{2}}(?P<s>[:-])(?:{_HEX}{{2}}(?P=s)){{4,18}}{_HEX}{{2}}(?![\w:-])")
 _IPV4 = sought(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?!\w|\.\d)")
 _IPV6 = sought(r"(?<![\w:.])(?=[\da-fA-F]*:[\da-fA-F:]*:)[\da-fA-F:]{2,45}(?![\w:])")
@@ -73,6 +74,7 @@ class Redactor:
         text = _UUID_HEAD.sub(lambda m: m["sort"] + self._uuid_head(m["id"]), text)
         text = _PLAIN_ID.sub(lambda m: self._alias("identifier", m[0].lower(), "{:032x}".format), text)
         text = _GUID.sub(lambda m: m["key"] + self._guid(m["id"]), text)
+        text = _DOCKER_ID.sub(lambda m: self._alias("identifier", m[0], "DOCKER-ID-{:04d}".format), text)
         text = self._mask_serials(text)
         text = _MAC.sub(self._mac, text)
         text = _IPV6.sub(self._ipv6, text)

@@ -106,10 +106,13 @@ def _tell(sample: Sample) -> None:
 
 def _summary(made: Bundle) -> None:
     from loadpath.core.units import show_bytes
+    from loadpath.reading.service import read_paths
 
     manifest = made.manifest
     total = sum(member.bytes for member in manifest.members)
     click.echo(f"wrote {made.path}: {show_bytes(made.size)}, {len(manifest.members)} captures of {show_bytes(total)}")
+    ran = [member.command for member in manifest.members if member.status is not None or member.outcome == "timed-out"]
+    click.echo(f"ran: {'; '.join(ran) or 'nothing'} (the rest are files that were read; all are in its manifest)")
     if not manifest.redacted:
         click.echo("masked: nothing (--no-redact): secrets, names and addresses are in it")
     elif manifest.masked:
@@ -125,6 +128,7 @@ def _summary(made: Bundle) -> None:
             )
     for line in manifest.not_kept:
         click.echo(f"not kept: {line}")
+    click.echo(f"it says: {read_paths([str(made.path)]).verdict.sentence}")
     click.echo(
         f"Nothing was changed or restarted. Look before you share it, and read it anywhere: loadpath read {made.path}"
     )

@@ -70,7 +70,8 @@ def gather_engines(machine: Machine) -> Iterator[Sample]:
             continue
         said = machine.run([path, "info"], name=f"{name}-info", kind=f"{name}-info")
         text = said.data.decode("utf-8", "replace")
-        if (said.outcome == "ok" and not _SILENT.search(text)) or said.outcome == "not-run":
+        answered = said.outcome == "ok" and ("Server Version:" in text or not _SILENT.search(text))
+        if answered or said.outcome == "not-run":
             yield said
             continue
         # Not running is no fault of an engine that nobody uses: its words are a record here, no error of a start.

@@ -21,6 +21,11 @@ from loadpath.core.units import show_seconds
 
 MOST_RUNNING = 16
 _SECRET_FLAG = re.compile(r"(?i)^--?[\w-]*(?:api-?key|token|secret|password|auth)[\w-]*$")
+_HEEDED = re.compile(
+    r"(?:CUDA|NVIDIA|NCCL|VLLM|SGLANG|SGL|PYTORCH|TORCH|TORCHINDUCTOR|TRITON|GGML|LLAMA|OLLAMA|TLLM|TRTLLM|RAY|OMP|UCX|GLOO|FLASHINFER)_\w*="
+    r"|(?:LD_LIBRARY_PATH|LD_PRELOAD|HF_HOME|HF_HUB_\w+|TRANSFORMERS_\w+|PYTHONPATH|VIRTUAL_ENV|CONDA_PREFIX)="
+)
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL|AUTH")
 _TOKENIZER = re.compile(r"(?i)token(?:s|izer|ization|-ids)\b|num-tokens|max-.*token|min-.*token")
 
 
@@ -94,11 +99,24 @@ def gather_running(machine: Machine) -> Iterator[Sample]:
     if len(found) == 1:  # with several, nobody could tell whose flags these are
         line = " ".join(_quoted(word) for word in _typed(found[0]))
         yield machine.told([line], name="engine-command", kind="text", command=f"cat /proc/{found[0].head.pid}/cmdline")
+        yield from _environment(machine, found[0].head.pid)
     for one in found:
         yield machine.cat(f"/proc/{one.head.pid}/limits", name=f"engine-{one.head.pid}-limits", kind="text")
     yield from _answers(machine, found)
     for one in found:
         yield from gather_logs(machine, one.signs, one.head, now)
+
+
+def _environment(machine: Machine, pid: int) -> Iterator[Sample]:
+    """The variables that GPU programs heed, of one process; no others, and no secrets."""
+    data = machine.read(f"/proc/{pid}/environ", 1 << 20)
+    if not data:
+        return
+    words = sorted(word for word in data.decode("utf-8", "replace").split("\0") if _HEEDED.match(word))
+    kept = [mask(word) for word in words if not _SECRET_NAME.search(word.partition("=")[0])]
+    yield machine.told(
+        kept, name="engine-environment", kind="text", command=f"cat /proc/{pid}/environ | grep -E 'CUDA|NCCL|VLLM|…'"
+    )
 
 
 def _told(one: Running, every: dict[int, Process], now: float | None) -> str:

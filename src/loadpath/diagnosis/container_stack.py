@@ -189,6 +189,11 @@ def judge_silent(case: Case) -> Iterator[Finding]:
                 f"{name} may not be asked by this user",
                 "Its socket refused this user: run loadpath as root to see its runtimes.",
             )
+        elif silent.engine == "podman" and not silent.timed_out:
+            title, why = (
+                "`podman info` fails",
+                f"Podman starts no container either until that is mended. It says: {silent.text.partition(': ')[2]}",
+            )
         elif silent.timed_out:
             title, why = (
                 f"{name} does not answer",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import GpuState, PciDevice
-from loadpath.core.facts.host import HostMemory, ResourceLimit
+from loadpath.core.facts.host import FilesystemUse, HostMemory, ResourceLimit
+from loadpath.core.facts.machine import ProbeRan
 from loadpath.core.facts.runtime import CgroupLimits, EngineProcess, HostSetting, HugePages, ModelCache
 from loadpath.core.report import Finding
 from loadpath.core.units import GIB, show_bytes, show_count
@@ -20,6 +21,7 @@ LOW_SHARE, LOW_BYTES = 0.05, 8 * GIB
 """Less than this share of RAM, and less than this, is little."""
 IDLE_PAGES = 8 * GIB
 LITTLE_ROOM = 10 * GIB
+LEAST_FREE = GIB
 ENOUGH_LOCKED = GIB
 """Locked memory that RDMA with several peers gets along with."""
 # Drivers of the CPU's frequency whose `powersave` follows the load.
@@ -115,6 +117,14 @@ def judge_model_cache(case: Case) -> Iterator[Finding]:
         )
 
 
+def judge_disks(case: Case) -> Iterator[Finding]:
+    """File systems that every start writes to: logs, compile caches, sockets. Only of a live machine."""
+    for disk in {f.mount: f for f in case.all(FilesystemUse) if f.mount in ("/", "/tmp", "/var")}.values():
+        if disk.free_bytes < LEAST_FREE and disk.size_bytes:
+            values = {"mount": disk.mount, "free": show_bytes(disk.free_bytes), "size": show_bytes(disk.size_bytes)}
+            yield finding("disk-nearly-full", [disk], case=case, values=values, figures={"free_bytes": disk.free_bytes})
+
+
 def judge_locked(case: Case) -> Iterator[Finding]:
     """A machine with RDMA devices whose processes may lock next to nothing."""
     devices = next((s for s in case.all(HostSetting) if s.name == "rdma.devices"), None)
@@ -142,5 +152,6 @@ RULES = (
     Rule(judge_memory, (HostMemory,), ("host-memory-low", "hugepages-idle"), uses=(HugePages,)),
     Rule(judge_settings, (HostSetting,), ("cpu-governor-powersave", "overcommit-strict")),
     Rule(judge_model_cache, (ModelCache,), ("model-cache-nearly-full",)),
+    Rule(judge_disks, (FilesystemUse, ProbeRan), ("disk-nearly-full",)),
     Rule(judge_locked, (HostSetting, ResourceLimit), ("memlock-limit-low",)),
 )

@@ -15,6 +15,7 @@ import msgspec
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.machine import ProbeRan, Whereabouts
+from loadpath.core.facts.runtime import InsideSeen
 from loadpath.core.layers import LAYERS, Layer
 from loadpath.core.report import Finding, LayerReport, Verdict
 from loadpath.core.vocabulary import Boundary, State
@@ -76,15 +77,15 @@ def layers(case: Case, made: Sequence[Finding]) -> tuple[LayerReport, ...]:
         judged |= import_module(f"loadpath.diagnosis.{name}").PROOFS
     where = case.last(Whereabouts)
     asked = where.asked if where is not None and where.asked else LAYERS
+    if case.has(InsideSeen):
+        asked = (*asked, "container-runtime")
     reports = []
     for layer in LAYERS:
-        if layer not in asked and layer not in broken:
-            continue
         if layer in broken:
             reports.append(broken[layer])
         elif layer in judged and (proof := judged[layer].proof(case)) is not None:
             reports.append(LayerReport(layer, "holds", proof.why, evidence(proof.facts, 2)))
-        else:
+        elif layer in asked:
             why = judged[layer].missing(case) if layer in judged else "no probe of loadpath looks at it yet"
             reports.append(LayerReport(layer, "not-seen", why))
     return tuple(reports)
