@@ -81,7 +81,10 @@ def test_a_few_special_kernels_are_no_support_for_a_card(python: FakePython) -> 
     python.put(
         f"{SITE}/torch/lib/libtorch_cuda.so", library(gpu_code=fat_binary("sm_80", parts=100) + fat_binary("sm_120a"))
     )
-    assert report(python, "NVIDIA GeForce RTX 5090").root_cause == "gpu-code-missing"
+    made = report(python, "NVIDIA GeForce RTX 5090")
+    assert made.root_cause == "gpu-code-missing"
+    assert "code for sm_80: none" in of(made, "gpu-code-missing").cause
+    assert "Only 1 of its 101 kernel files" in of(made, "gpu-code-missing").cause
 
 
 def test_what_a_wheel_bundles_is_not_its_own_code(python: FakePython) -> None:
@@ -100,6 +103,33 @@ def test_an_extension_without_code_is_a_warning(python: FakePython) -> None:
     found = of(report(python, "NVIDIA GeForce RTX 5090"), "gpu-code-missing")
     assert found.severity == "warning"
     assert found.title.startswith("flash-attn 2.7.4 has no code for NVIDIA GeForce RTX 5090 (sm_120)")
+
+
+def test_an_engine_that_brings_a_variant_for_each_cuda(python: FakePython) -> None:
+    python.put("/usr/lib/ollama/cuda_v12/libggml-cuda.so", library(gpu_code=fat_binary("sm_70", "sm_80")))
+    python.put("/usr/lib/ollama/cuda_v13/libggml-cuda.so", library(gpu_code=fat_binary("sm_80", "sm_120")))
+    assert graves(report(python, "Tesla V100-SXM2-32GB")) == []
+    found = of(report(python, "Tesla P100-PCIE-16GB"), "gpu-code-missing")
+    assert found.severity == "error" and found.title.startswith("libggml-cuda.so has no code for")
+
+
+def test_kernels_for_one_generation_by_design_are_only_noted(python: FakePython) -> None:
+    python.torch(archs=("sm_80", "sm_90"))
+    python.package("torchao", "0.18.0", {
+        "torchao/_C_cutlass_90a.abi3.so": library(gpu_code=fat_binary("sm_90a")),
+        "torchao/_C_mxfp8.abi3.so": library(gpu_code=fat_binary("sm_100")),
+    })  # fmt: skip
+    made = report(python, "NVIDIA A100-SXM4-80GB")
+    assert graves(made) == [] and of(made, "gpu-code-missing").severity == "info"
+
+
+def test_some_code_of_a_package_is_enough_for_what_is_no_engine(python: FakePython) -> None:
+    python.torch(archs=("sm_80", "sm_90"))
+    python.package("nixl", "1.0", {
+        "nixl/big.abi3.so": library(gpu_code=fat_binary("sm_90", "sm_100", parts=40)),
+        "nixl/small.abi3.so": library(gpu_code=fat_binary("sm_80", "sm_90")),
+    })  # fmt: skip
+    assert "gpu-code-missing" not in [f.id for f in report(python, "NVIDIA A100-SXM4-80GB").findings]
 
 
 def test_kernels_that_come_in_variants_count_by_the_one_for_torchs_cuda(python: FakePython) -> None:

@@ -7,7 +7,7 @@ PTX is compiled by the driver for any newer card, if the driver knows that versi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -53,15 +53,19 @@ class Reach(msgspec.Struct, frozen=True):
     isa: str = ""
 
 
+def usual(code: GpuCodeFound) -> int:
+    """How many kernel files a library has, by its containers or its most frequent architecture."""
+    return max(code.parts, *code.native.values(), *code.ptx.values(), 1)
+
+
 def reach(code: GpuCodeFound, capability: str, driver_cuda: str = "") -> Reach:
     """Whether the code of one library runs on a card, and how."""
-    usual = max(code.parts, *code.native.values(), *code.ptx.values(), 1)
-    native = [arch for arch, count in code.native.items() if count >= FEW * usual]
+    native = [arch for arch, count in code.native.items() if count >= FEW * usual(code)]
     if capability in _TEGRA:
         native = [arch for arch in native if cuda.capability_of(arch) == capability]
     if cuda.covered(capability, tuple(native)):
         return Reach("native")
-    ptx = [arch for arch, count in code.ptx.items() if count >= FEW * usual]
+    ptx = [arch for arch, count in code.ptx.items() if count >= FEW * usual(code)]
     if not cuda.covered(capability, tuple(ptx)):
         return Reach("none")
     needs = cuda.cuda_of_ptx(code.isa) if code.isa else None
@@ -70,9 +74,9 @@ def reach(code: GpuCodeFound, capability: str, driver_cuda: str = "") -> Reach:
     return Reach("compiled", code.isa)
 
 
-def package_reach(found: Sequence[GpuCodeFound], capability: str, driver_cuda: str = "") -> Use:
-    """The best that a package's libraries have for a card, those together with a tenth of its kernel files at least:
-    packages come with kernels for one generation, and torch's wheels bundle other libraries."""
+def package_reach(found: Sequence[GpuCodeFound], capability: str, driver_cuda: str = "", share: float = MEANT) -> Use:
+    """The best that a package's libraries have for a card, those together with that share of its kernel files at least:
+    packages come with some kernels for one generation only."""
     total = sum(code.parts for code in found)
     uses: tuple[Use, ...] = ("native", "compiled", "driver-too-old")
     parts = dict.fromkeys(uses, 0)
@@ -83,7 +87,7 @@ def package_reach(found: Sequence[GpuCodeFound], capability: str, driver_cuda: s
     sums = 0
     for use in uses:
         sums += parts[use]
-        if sums and sums >= MEANT * total:
+        if sums and sums >= share * total:
             return use
     return "none"
 
@@ -95,7 +99,8 @@ def missing(case: Case) -> Iterator[Finding]:
     for card in cards(case):
         lacking: dict[str, list[GpuCodeFound]] = {}
         for name, found in by_package(case, stack).items():
-            use = package_reach(found, card.capability, driver_cuda)
+            share = MEANT if _carries(name, found) else 0.0  # of other packages, any code may be all that is asked for
+            use = package_reach(found, card.capability, driver_cuda, share)
             if use == "none":
                 lacking[name] = found
             elif use == "driver-too-old":
@@ -111,7 +116,7 @@ def by_package(case: Case, stack: Stack) -> dict[str, list[GpuCodeFound]]:
     another CUDA's variant of the same library and without NVIDIA's own that link their kernels at run time."""
     packages: dict[str, list[GpuCodeFound]] = {}
     for code in case.all(GpuCodeFound):
-        own = code.package or (code.library if not code.environment else "")
+        own = code.package or ("" if code.environment else _program(code.library))
         if (code.environment and not code.chosen) or not (code.native or code.ptx):
             continue
         if code.files > 1 or (own.startswith("nvidia-") and not own.startswith(_AHEAD)):
@@ -124,6 +129,16 @@ def by_package(case: Case, stack: Stack) -> dict[str, list[GpuCodeFound]]:
 
 def _name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _program(library: str) -> str:
+    """What a library outside any Python environment belongs to: its folder, one up for a CUDA version's own
+    (`/usr/lib/ollama/cuda_v12/…` → `/usr/lib/ollama/`); its name where it has no folder."""
+    folder, _, name = library.rpartition("/")
+    if not folder:
+        return name
+    parent, _, last = folder.rpartition("/")
+    return f"{parent}/" if re.fullmatch(r"cuda_?v?\d+", last) else f"{folder}/"
 
 
 def _of_this_cuda(found: list[GpuCodeFound], torch_cuda: str) -> list[GpuCodeFound]:
@@ -141,26 +156,32 @@ def _of_this_cuda(found: list[GpuCodeFound], torch_cuda: str) -> list[GpuCodeFou
 
 def _lacks(case: Case, lacking: dict[str, list[GpuCodeFound]], card: Card, stack: Stack) -> Finding:
     carriers = sorted((name for name in lacking if _carries(name, lacking[name])), key=_rank)
-    names = carriers or list(lacking)
     rest = [name for name in lacking if name not in carriers]
     facts = [max(lacking[name], key=lambda code: code.parts) for name in [*carriers, *rest]][:4]
-    severity: Severity = "error" if carriers else "warning"
-    shown = [_shown(name, lacking[name][0]) for name in names]
-    title = f"{_listed(shown)} {'have' if len(shown) > 1 else 'has'} no code for {card.name or 'the GPU'} ({card.sm})"
+    meant = carriers or [name for name in lacking if _general(lacking[name])]
+    names = meant or list(lacking)
+    severity: Severity = "error" if carriers else "warning" if meant else "info"
+    called = [shown(name, lacking[name][0]) for name in names]
+    title = f"{_listed(called)} {'have' if len(called) > 1 else 'has'} no code for {card.name or 'the GPU'} ({card.sm})"
     values = {"sm": card.sm, "card": card.name or "The GPU", "capability": card.capability}
-    values |= {"archs": _archs(lacking[names[0]]), "package": shown[0], "arch_list": card.capability}
+    values |= {"few": _few(lacking[names[0]], card.capability)}
+    values |= {"archs": _archs(lacking[names[0]]), "package": called[0], "arch_list": card.capability}
     if carriers:
         values["fatal"] = (
             'Its kernels cannot start on this card: the first one fails with "no kernel image is available".'
+        )
+    elif not meant:
+        values["partial"] = (
+            "Its libraries are each made for one generation of cards: packages choose among them, or do without."
         )
     else:
         values["partial"] = (
             'What calls it fails with "no kernel image is available", unless the engine has another kernel for it.'
         )
-    if others := [_shown(name, lacking[name][0]) for name in lacking if name not in names]:
+    if others := [shown(name, lacking[name][0]) for name in lacking if name not in names]:
         values["others"] = _listed(others)
-    values["source_package"] = _built_from_source(names[0])
-    values |= build_for(card.capability, stack) if "torch" in lacking else _newer(names[0])
+    values["source_package"] = _built_from_source(lacking[names[0]][0].package)
+    values |= build_for(card.capability, stack) if "torch" in lacking else _newer(lacking[names[0]][0].package)
     return finding("gpu-code-missing", facts, case=case, values=values, severity=severity, title=title[:139])
 
 
@@ -168,17 +189,25 @@ def _carries(name: str, found: list[GpuCodeFound]) -> bool:
     return name in CARRIERS or not found[0].environment
 
 
+def _general(found: Sequence[GpuCodeFound]) -> bool:
+    """Whether a library of the package is made for several generations: one for a single generation is for that by design."""
+    return any(
+        len({cuda.numbers(cuda.capability_of(arch) or "")[:1] for arch in (*code.native, *code.ptx)}) > 1
+        for code in found
+    )
+
+
 def _rank(name: str) -> int:
     return CARRIERS.index(name) if name in CARRIERS else len(CARRIERS)
 
 
 def _built_from_source(name: str) -> str:
-    """The package's name where a user can build it for a card in reasonable time; "" for torch, NVIDIA's and programs."""
-    return "" if not name or name == "torch" or name.startswith(("nvidia-", "/")) else name
+    """The package's name where a user can build it for a card in reasonable time; "" for torch and NVIDIA's."""
+    return "" if not name or name == "torch" or name.startswith("nvidia-") else name
 
 
 def _newer(package: str) -> dict[str, str]:
-    if not package or package.startswith("/"):
+    if not package:
         return {"action": "Use a build of the program made for this card, or build it with its architecture"}
     if package.startswith("nvidia-"):
         return {
@@ -191,20 +220,33 @@ def _newer(package: str) -> dict[str, str]:
     }
 
 
-def _archs(found: Iterable[GpuCodeFound]) -> str:
-    """The architectures of all libraries of a package, `sm_80, sm_90a and PTX compute_90`."""
-    native = dict.fromkeys(arch for code in found for arch in code.native)
-    ptx = dict.fromkeys(arch for code in found for arch in code.ptx)
+def _archs(found: Sequence[GpuCodeFound]) -> str:
+    """The architectures of a package's libraries, `sm_80, sm_90a and PTX compute_90`, without those of a few special
+    kernels."""
+    total = sum(code.parts for code in found)
+    own = [code for code in found if code.parts >= MEANT * total] or list(found)
+    native = dict.fromkeys(arch for code in own for arch, count in code.native.items() if count >= FEW * usual(code))
+    ptx = dict.fromkeys(arch for code in own for arch, count in code.ptx.items() if count >= FEW * usual(code))
     told = ", ".join(sorted(native, key=_number)) or "no machine code"
     return told + (f" and PTX {', '.join(sorted(ptx, key=_number))}" if ptx else "")
+
+
+def _few(found: Sequence[GpuCodeFound], capability: str) -> str:
+    """A word on the special kernels that a package does have for a card."""
+    archs = {
+        arch: count for code in found for arch, count in (code.native | code.ptx).items() if cuda.covered(capability, (arch,))
+    }  # fmt: skip
+    total = sum(code.parts for code in found)
+    return f"Only {max(archs.values())} of its {total:,} kernel files have code for it." if archs else ""
 
 
 def _number(arch: str) -> tuple[int, str]:
     return int(re.sub(r"\D", "", arch) or 0), arch
 
 
-def _shown(name: str, code: GpuCodeFound) -> str:
-    return f"{name} {code.version}".strip() if not name.startswith("/") else name.rpartition("/")[2]
+def shown(name: str, code: GpuCodeFound) -> str:
+    """A package of `by_package` as a report names it: `torch 2.9.0`, `libggml-cuda.so`."""
+    return _name(code.library) if name.endswith("/") else f"{name} {code.version}".strip()
 
 
 def _listed(names: list[str]) -> str:
@@ -217,8 +259,8 @@ def _needs_driver(case: Case, name: str, found: list[GpuCodeFound], card: Card, 
     needs = cuda.cuda_of_ptx(isa) or ""
     values = stack.values() | {
         "driver_cuda": offered(case),
-        "package": _shown(name, found[0]), "sm": card.sm, "isa": isa, "needs_cuda": needs, "branch": cuda.branch_for(needs) or "",
-        "arch_list": card.capability, "card": card.name or "the GPU", "source_package": _built_from_source(name),
+        "package": shown(name, found[0]), "sm": card.sm, "isa": isa, "needs_cuda": needs, "branch": cuda.branch_for(needs) or "",
+        "arch_list": card.capability, "card": card.name or "the GPU", "source_package": _built_from_source(found[0].package),
     }  # fmt: skip
     carrier = name in CARRIERS or not found[0].environment
     return finding(
@@ -227,7 +269,7 @@ def _needs_driver(case: Case, name: str, found: list[GpuCodeFound], card: Card, 
 
 
 def _only_ptx(case: Case, name: str, found: list[GpuCodeFound], card: Card) -> Finding:
-    values = {"package": _shown(name, found[0]), "sm": card.sm, "card": card.name or "the GPU", "archs": _archs(found),
+    values = {"package": shown(name, found[0]), "sm": card.sm, "card": card.name or "the GPU", "archs": _archs(found),
               "arch_list": card.capability}  # fmt: skip
     return finding("gpu-code-only-ptx", found[:3], case=case, values=values)
 

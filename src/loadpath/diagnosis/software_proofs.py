@@ -15,7 +15,7 @@ from loadpath.core.facts.binaries import (
 from loadpath.core.layers import Layer
 from loadpath.core.units import show_count
 from loadpath.diagnosis.cards import cards
-from loadpath.diagnosis.gpu_code import CARRIERS, by_package, package_reach
+from loadpath.diagnosis.gpu_code import CARRIERS, by_package, package_reach, shown
 from loadpath.diagnosis.gpu_words import say
 from loadpath.diagnosis.installed_runtime import offered, program
 from loadpath.diagnosis.layers import Proof, Seen
@@ -56,7 +56,7 @@ def compiled_kernels(case: Case) -> Proof | None:
         for found in carriers.values():
             if package_reach(found, card.capability, offers) not in ("native", "compiled"):
                 return None
-    names = [f"{name.rpartition('/')[2]} {found[0].version}".strip() for name, found in carriers.items()]
+    names = [shown(name, found[0]) for name, found in carriers.items()]
     facts = tuple(max(found, key=lambda code: code.parts) for found in carriers.values())
     return Proof(
         f"{say(names[:4])} {'have' if len(names) > 1 else 'has'} code for {say([c.sm for c in here])}", facts[:2]
