@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import loadpath
+from conftest import shared_file
 from loadpath.core.shape import Attention, Dense, GatedDelta, LatentAttention, Layer, ModelShape
 from loadpath.core.units import GIB
 from loadpath.engines.sglang import plan
@@ -190,3 +192,28 @@ def test_deepseek_v4_s_price_of_a_token_as_logged(
     size = cells(shape.layers, 8, 1, True, 4)
     cells.cache_clear()
     assert size.full + ratio * size.window == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "layers", "context"),
+    [
+        ("good", (4, 2, 32), 2, 2048),
+        ("load-retract", (4, 2, 32), 2, 2048),
+        ("starts-kv-under-context", (16, 16, 256), 8, 32768),
+    ],
+)
+def test_our_own_starts_of_0_5_23(name: str, heads: tuple[int, int, int], layers: int, context: int) -> None:
+    """Tokens, requests and what the pools took (cache and request table), as logged on this machine's CPU."""
+    log = shared_file("captures", "sglang", f"{name}.log").read_text("utf-8", "replace")
+    asked = re.search(r"'max_total_tokens': (\d+)", log)
+    after = re.search(r"Load weight end.*?avail mem=([\d.]+)", log)
+    end = re.search(r"Memory pool end\. avail mem=([\d.]+)", log)
+    final = re.search(r"max_total_num_tokens=(\d+), .*?max_running_requests=(\d+), context_len=(\d+)", log)
+    assert asked and after and end and final
+    shape = msgspec.structs.replace(
+        QWEN3_8B, architecture="LlamaForCausalLM", max_position=context, layers=(Layer((Attention(*heads),), ()),) * layers
+    )  # fmt: skip
+    o = options(deployed(shape, version=(0, 5, 23), max_total_tokens=asked[1], cuda_graph_max_bs=8))
+    one = pools(GIB, cells(shape.layers, 1, 2, False, 4), o)
+    assert (one.tokens, one.max_requests, o.context) == tuple(map(int, final.groups()))
+    assert (one.cache_bytes + one.table_bytes) / GIB == pytest.approx(float(after[1]) - float(end[1]), abs=0.011)

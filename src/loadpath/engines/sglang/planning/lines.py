@@ -75,6 +75,12 @@ def _lines(start: Start) -> Iterator[str]:
         yield f"{rank}Load weight end. type=Draft{dtype}, avail mem={_gb(free_after - start.draft)}, mem usage={_gb(start.draft)}."
     yield from (rank + text for text in _pool_lines(start))
     yield f"{rank}Memory pool end. avail mem={_gb(start.after_pools)}"
+    if o.version >= (0, 5, 23) and start.pools.tokens < o.context:
+        yield (
+            f"{rank}KV pool holds {start.pools.tokens} tokens, fewer than --context-length {o.context}. One full-length "
+            "request cannot fit, so long requests will be refused or truncated at serving time. Lower --context-length, "
+            "raise --mem-fraction-static, or free memory taken before the pool is sized."
+        )
     if o.graph_batch:
         yield from (rank + text for text in _graph_lines(start))
     chunked = f"chunked_prefill_size={o.chunk}, " if o.version >= (0, 4, 3) else ""
@@ -83,11 +89,6 @@ def _lines(start: Start) -> Iterator[str]:
         f"{rank}max_total_num_tokens={start.pools.tokens}, {chunked}max_prefill_tokens={o.max_prefill_tokens}, "
         f"max_running_requests={start.pools.max_requests}, context_len={o.context}{left}"
     )
-    if o.version >= (0, 5, 23) and start.pools.tokens < o.context:
-        yield (
-            f"{rank}KV pool holds {start.pools.tokens} tokens, fewer than --context-length {o.context}. "
-            "One full-length request cannot fit."
-        )
 
 
 def _arguments(start: Start) -> str:
