@@ -76,7 +76,8 @@ def layers(case: Case, made: Sequence[Finding]) -> tuple[LayerReport, ...]:
     for name in MODULES:
         judged |= import_module(f"loadpath.diagnosis.{name}").PROOFS
     where = case.last(Whereabouts)
-    asked = where.asked if where is not None and where.asked else LAYERS
+    # A few samples by themselves (pasted) say nothing of the layers that they are not about.
+    asked = () if where is None else where.asked or LAYERS
     if case.has(InsideSeen):
         asked = (*asked, "container-runtime")
     reports = []
