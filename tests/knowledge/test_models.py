@@ -31,10 +31,10 @@ def test_patterns(pattern: str, letters: str) -> None:
         ("qwen/qwen3-8b", "Qwen/Qwen3-8B"),
         ("Qwen3-8B", "Qwen/Qwen3-8B"),
         ("/models/Qwen3-8B/", "Qwen/Qwen3-8B"),
-        ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"),
+        ("Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
         ("gpt-oss-20b", "openai/gpt-oss-20b"),
         ("gpt-oss:20b", "openai/gpt-oss-20b"),
-        ("deepseek-r1", "deepseek-ai/DeepSeek-V3"),
+        ("deepseek-r1", "deepseek-ai/DeepSeek-R1"),
         ("qwen3.6-27b-autoround-int4", "Intel/Qwen3.6-27B-int4-AutoRound"),
         ("Qwen3-8B-AWQ", "Qwen/Qwen3-8B-AWQ"),
     ],
@@ -66,6 +66,13 @@ def test_a_scheme_in_the_name_on_a_known_model_is_inferred_and_says_so(
     assert shape is not None and shape.quantisation is not None and shape.id == said
     assert (shape.quantisation.method, shape.quantisation.bits, shape.quantisation.group_size) == (method, bits, group)
     assert shape.basis == "inferred" and "stored as usual for" in shape.note
+
+
+def test_a_repository_of_the_same_shape_keeps_its_own_name() -> None:
+    shape, base = model("DeepSeek-R1-Distill-Llama-8B"), model("meta-llama/Llama-3.1-8B-Instruct")
+    assert shape is not None and base is not None
+    assert shape.id == "deepseek-ai/DeepSeek-R1-Distill-Llama-8B" and shape.layers == base.layers
+    assert shape.source.endswith("same shape as meta-llama/Llama-3.1-8B-Instruct")
 
 
 def test_fp8_of_a_family_whose_releases_have_block_scales() -> None:

@@ -125,6 +125,12 @@ def _index() -> dict[str, _Row | _Variant]:
 
 
 @cache
+def _spellings() -> dict[str, str]:
+    """Keys of aliases that are repositories of their own → the repository's id."""
+    return {key_of(alias): alias for row in _rows() for alias in reversed(row.aliases) if "/" in alias}
+
+
+@cache
 def names() -> tuple[str, ...]:
     """The ids of every model and variant, in the table's order."""
     return tuple(row.id for row in _rows())
@@ -134,7 +140,7 @@ def names() -> tuple[str, ...]:
 def model(name: str) -> ModelShape | None:
     """The shape of the model that people call `name`; None where the table does not know it."""
     if row := _index().get(key_of(name)):
-        return _shape(row)
+        return _called(_shape(row), row, key_of(name))
     if row := _sibling(key_of(name)):
         return _renamed(row, name, f"shape of {row.id}")
     rest, scheme = split_scheme(name)
@@ -173,6 +179,15 @@ def _sibling(key: str) -> _Row | None:
 
 def _shape(row: _Row | _Variant) -> ModelShape:
     return _of_row(row) if isinstance(row, _Row) else _of_variant(row)
+
+
+def _called(shape: ModelShape, row: _Row | _Variant, key: str) -> ModelShape:
+    """The shape under the id of the repository that was named, where that is another than the row's."""
+    other = _spellings().get(key)
+    if key == key_of(row.id) or other is None:
+        return shape
+    source = f"{shape.source}; same shape as {row.id}".removeprefix("; ")
+    return msgspec.structs.replace(shape, id=other, source=source)
 
 
 def _renamed(row: _Row, name: str, note: str) -> ModelShape:
