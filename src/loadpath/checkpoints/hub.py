@@ -99,7 +99,7 @@ def _reason(error: Exception) -> str:
         case "GatedRepoError":
             return "the repository is gated: accept its terms on the hub and set HF_TOKEN"
         case "EntryNotFoundError" | "RemoteEntryNotFoundError":
-            return "the repository has no such file"
+            return "the repository has no such file (of a GGUF repository, download one file and name it)"
         case "LocalEntryNotFoundError" | "ConnectError" | "ConnectTimeout" | "ConnectionError" | "MaxRetryError":
             return "the hub could not be reached"
         case _:
