@@ -29,9 +29,7 @@ def report(
     **environ: str,
 ) -> Report:
     """The report on an environment, on a machine with that card and driver."""
-    samples = [
-        source for source in saved(gathered(python.machine(**environ), LAYERS)) if source[0] != "whereabouts.txt"
-    ]
+    samples = saved(gathered(python.machine(**environ), LAYERS))
     smi = f"GPU 0: {gpu} (UUID: GPU-5c1a6a3e-1111-2222-3333-444455556666)\n" if gpu else ""
     smi += f"| NVIDIA-SMI {driver}      Driver Version: {driver}      CUDA Version: {cuda}     |\n"
     return read_bytes([*samples, ("nvidia-smi.txt", smi.encode())])
