@@ -47,6 +47,13 @@ def lines(start: Start) -> tuple[str, ...]:
 
 def _lines(start: Start) -> Iterator[str]:
     o = start.options
+    if o.too_long:
+        yield _info(
+            o, "api_server.py",
+            f"ValueError: User-specified max_model_len ({o.max_model_len}) is greater than the derived max_model_len "
+            f"(max_position_embeddings={start.shape.max_position} or model_max_length=None in model's config.json).", "ERROR",
+        )  # fmt: skip
+        return
     yield from _configuration(start)
     if not start.enough_free:
         yield _error(o, _too_little_free(start))

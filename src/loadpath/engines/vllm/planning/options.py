@@ -18,6 +18,8 @@ from loadpath.planning.per_shape import per_shape
 _TRUE = ("", "true", "1", "yes", "on")
 BLOCK = 16
 MULTIMODAL_TOKENS = 5120  # least batch of V0 for models with encoders
+_STRETCHED = ("hf-overrides", "rope-scaling", "rope-theta", "VLLM-ALLOW-LONG-MAX-MODEL-LEN")
+"""Settings that let a model serve more than its configuration states."""
 StateMode = Literal["none", "align", "all"]
 """How recurrent state is cached: one page, one more at the end of the prefix, or one a block."""
 
@@ -48,6 +50,8 @@ class Options(msgspec.Struct, frozen=True, cache_hash=True):
     utilisation: float
     max_model_len: int
     auto_length: bool
+    too_long: bool
+    """The length is above what the model's configuration allows, and nothing stretches it."""
     max_num_seqs: int
     max_num_batched_tokens: int
     block_size: int
@@ -171,6 +175,7 @@ def options(deployment: Deployment) -> Options:
         utilisation=given.share("gpu-memory-utilization") or default_utilisation(version),
         max_model_len=length,
         auto_length=auto,
+        too_long=length > shape.max_position > 0 and not any(given.text(name) for name in _STRETCHED),
         max_num_seqs=seqs,
         max_num_batched_tokens=batched,
         block_size=given.whole("block-size") or BLOCK,

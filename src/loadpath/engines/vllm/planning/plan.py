@@ -148,7 +148,7 @@ def _as_plan(
         engine_version=releases.spelled(o.version),
         gpu=least.card.name,
         gpus=len(deployment.cards),
-        fits=enough and (held is None or held.fits),
+        fits=enough and not o.too_long and (held is None or held.fits),
         weights_bytes=max(stage.resident.bytes for stage in stages),
         activation_peak_bytes=max(stage.activation.peak for stage in stages),
         non_torch_bytes=share.non_torch,
