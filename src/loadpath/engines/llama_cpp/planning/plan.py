@@ -183,6 +183,8 @@ def _notes(
             f"the fit step shortens the context from {chosen.first.caches.context:,} to {one.caches.context:,} tokens: "
             "set -c to decide yourself"
         )
+    if o.unified and o.slots > 1 and not any(row.compressed for row in machine.rows):
+        yield f"the {o.slots} slots share these {one.caches.context:,} tokens: one alone may use them all"
     if machine.free and one.placement.on_gpu < total and refused is None:
         yield f"{one.placement.on_gpu} of {total} layers are on the GPU: the others are computed by the CPU"
     if one.placement.experts[1] > one.placement.experts[0] and machine.sizes.experts[-1]:
