@@ -61,8 +61,8 @@ def from_case(case: Case, source: str) -> Request:
             if setting.basis != "command" and setting.name in own:
                 continue  # a command line beats what was dumped or derived
             own[setting.name] = setting.value
-    named = case.last(ModelNamed)
-    model = next((own.pop(name) for name in _MODEL if name in own), None) or (named.name if named else None)
+    named = next((fact.name for fact in reversed(case.all(ModelNamed)) if fact.name), None)
+    model = next((own.pop(name) for name in _MODEL if name in own), None) or named
     if not model:
         raise PlanRefused(f"{source}: the command names no model ({' or '.join('--' + name for name in _MODEL[:2])})")
     return Request(model, count=_count(case), engine=engine, version=_version(case), settings=own)
