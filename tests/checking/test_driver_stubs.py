@@ -43,6 +43,8 @@ def test_a_healthy_machine_holds_from_the_bus_to_the_driver(machine: Machine, gp
     ("cuInit 34", "stub-libcuda"),
     ("remap-failed.0 1", "gpu-remap-failed"),
     ("recovery.0 1", "gpu-recovery-action"),
+    ("sram-exceeded.0 1", "gpu-sram-threshold"),
+    ("fabric 2", "fabric-state-incomplete"),
 ])  # fmt: skip
 def test_an_answer_of_the_driver_is_the_root_cause(machine: Machine, scenario: str, root: str) -> None:
     report = machine(scenario).check()
@@ -56,6 +58,8 @@ def test_an_answer_of_the_driver_is_the_root_cause(machine: Machine, scenario: s
     ("reasons.0 0x40\ntemperature.0 91\nbusy.0 99\nsm-clock.0 900", "gpu-thermal-slowdown"),
     ("reasons.0 0x80\nbusy.0 99", "gpu-power-brake"),
     ("compute-mode 2", "gpu-compute-prohibited"),
+    ("fabric 3\nfabric-health 2", "gpu-fabric-unhealthy"),
+    ("nvlinks 18\nnvlink-down 5", "nvlink-links-inactive"),
 ])  # fmt: skip
 def test_what_nvml_shows_of_the_board_is_judged_as_from_nvidia_smi(
     machine: Machine, scenario: str, expected: str

@@ -120,6 +120,28 @@ ret nvmlDeviceGetFieldValues(dev d, int count, field *values) {
     return OK;
 }
 
+typedef struct {
+    unsigned version; unsigned char cluster[16]; int status; unsigned clique, state, health; unsigned char summary;
+} fabric;
+ret nvmlDeviceGetGpuFabricInfoV(dev d, fabric *f) {
+    ASK(d);
+    long now = number("fabric", -1);
+    if (now < 0) return NOT_SUPPORTED;
+    f->state = (unsigned)now; f->status = 0;
+    if (f->version >> 24 >= 3) f->summary = (unsigned char)number("fabric-health", 1);
+    return OK;
+}
+typedef struct { unsigned version; unsigned long long counts[11]; unsigned exceeded; } sram;
+ret nvmlDeviceGetSramEccErrorStatus(dev d, sram *s) { ASK(d); s->exceeded = (unsigned)of_gpu("sram-exceeded", GPU(d), 0); return OK; }
+ret nvmlDeviceGetRepairStatus(dev d, unsigned *s) { ASK(d); s[1] = 0; s[2] = (unsigned)of_gpu("repair", GPU(d), 0); return OK; }
+ret nvmlDeviceGetGspFirmwareMode(dev d, unsigned *on, unsigned *usual) { ASK(d); *on = *usual = 1; return OK; }
+ret nvmlDeviceGetNvLinkState(dev d, unsigned link, unsigned *up) {
+    ASK(d);
+    if ((long)link >= number("nvlinks", 0)) return 2;
+    *up = (long)link != number("nvlink-down", -1);
+    return OK;
+}
+
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } process;
 ret nvmlDeviceGetComputeRunningProcesses_v3(dev d, unsigned *n, process *list) {
     ASK(d);

@@ -50,11 +50,11 @@ class Asked:
             return None  # an older nvidia-ml-py
         try:
             value = call(*arguments)
+            return show(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
         except self.nvml.NVMLError as error:
             return self._words.get(error.value)
         except Exception:  # nvidia-ml-py raises errors of its own where the library is older than it
             return None
-        return show(value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
 
     def fields(self, gpu: Any, *wanted: Any) -> dict[Any, int]:
         """Field values that NVML has for this GPU; scope ids are given as (field, scope)."""
@@ -226,7 +226,7 @@ def ecc(ask: Asked, index: int, gpu: Any) -> None:
     sram = None
     if status := getattr(ask.nvml, "c_nvmlEccSramErrorStatus_v1_t", None):
         sram = status()
-        if ask("nvmlDeviceGetSramEccErrorStatus", gpu, ask.nvml.byref(sram)) is None:
+        if ask("nvmlDeviceGetSramEccErrorStatus", gpu, ask.nvml.byref(sram)) != 0:
             sram = None
     say({
         "gpu": index, "ecc.mode.current": "Enabled", "ecc.errors.corrected.volatile.total": total(0, 0),
@@ -254,7 +254,7 @@ def fabric(ask: Asked, index: int, gpu: Any) -> None:
     for name in ("c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t"):
         if info is None and hasattr(nvml, name):
             info = getattr(nvml, name)()
-            if ask("nvmlDeviceGetGpuFabricInfoV", gpu, nvml.byref(info)) is None:
+            if ask("nvmlDeviceGetGpuFabricInfoV", gpu, nvml.byref(info)) != 0:
                 info = None
     if info is None or info.state not in _FABRIC_STATES:
         return
