@@ -42,6 +42,16 @@ def test_a_running_engines_environment_comes_first(python: FakePython) -> None:
     assert (first.prefix, first.python, first.how, first.chosen) == ("/srv/env", "3.11", "of process 71", True)
 
 
+def test_debians_folder_is_of_the_interpreters_version(tmp_path: Path) -> None:
+    made = FakePython(tmp_path)
+    made.put("/usr/lib/python3/dist-packages/torch/_C.cpython-313-x86_64-linux-gnu.so", library())
+    assert [e.python for e in environments(made.machine())] == ["3"]
+    (tmp_path / "usr/bin").mkdir()
+    (tmp_path / "usr/bin/python3").symlink_to("python3.13")
+    assert [e.python for e in environments(made.machine())] == ["3.13"]
+    assert told(libraries, made.machine(), "BuiltForOther") == []
+
+
 def test_more_environments_than_are_read_are_counted(tmp_path: Path) -> None:
     made = FakePython(tmp_path)
     for n in range(8):

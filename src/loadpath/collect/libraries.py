@@ -225,6 +225,8 @@ class Followed:
 
     def _for_other(self) -> Iterator[str]:
         """Packages none of whose compiled modules fits this Python or this machine."""
+        if "." not in self.environment.python:
+            return  # which Python it is cannot be told
         here = self.environment.python.replace(".", "")
         by_package: dict[str, list[tuple[str, str]]] = {}
         for path in self.modules:

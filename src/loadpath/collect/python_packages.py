@@ -41,6 +41,8 @@ def _unmet(environment: Environment, packages: list[Distribution]) -> Iterator[s
     from packaging.requirements import InvalidRequirement, Requirement
     from packaging.version import InvalidVersion, Version
 
+    if "." not in environment.python:
+        return  # whether a marker applies cannot be told
     have: dict[str, str] = {}
     for package in packages:
         have.setdefault(package.name, package.version)  # the first in the path is the one that is imported

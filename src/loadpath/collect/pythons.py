@@ -75,8 +75,17 @@ def _sites(machine: Machine, prefix: str) -> dict[str, tuple[str, ...]]:
             for packages in ("site-packages", "dist-packages"):
                 folder = f"{prefix}/{lib}/{name}/{packages}"
                 if machine.exists(folder):
-                    sites.setdefault(name.removeprefix("python"), []).append(folder)
+                    sites.setdefault(_minor(machine, prefix, name), []).append(folder)
     return {python: tuple(folders) for python, folders in sites.items()}
+
+
+def _minor(machine: Machine, prefix: str, name: str) -> str:
+    """`python3.12` → `3.12`; for Debian's `python3` folder that of the interpreter, `3` where it cannot be told."""
+    version = name.removeprefix("python")
+    if "." not in version and (link := machine.readlink(f"{prefix}/bin/python3")):
+        hit = re.search(r"python(3\.\d+)$", link)
+        version = hit[1] if hit else version
+    return version
 
 
 def _prefixes(machine: Machine) -> Iterator[tuple[str, str, tuple[str, ...] | None]]:

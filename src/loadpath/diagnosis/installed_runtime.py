@@ -90,7 +90,7 @@ def torch_without_cuda(case: Case) -> Iterator[Finding]:
     if torch is None or torch.cuda or torch.hip or not _gpus(case):
         return
     yield finding(
-        "torch-without-cuda", [torch], case=case, step="unseen", severity="warning" if case.symptoms("server-ready") else None,
+        "torch-without-cuda", [torch], case=case, step="unseen",
         title=f"This PyTorch is a CPU build: torch {torch.version} in {torch.environment}",
     )  # fmt: skip
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from loadpath.collect.binaries.elf import Elf, opened
+from loadpath.collect.binaries.elf import BadElf, Elf, opened
 from loadpath.collect.binaries.resolve import Loader, closure
 from loadpath.collect.binaries.symbols import Exports, undefined
 from loadpath.collect.probe import Machine
@@ -88,6 +90,22 @@ def test_exported_functions_are_found_and_others_are_not() -> None:
 
 def test_undefined_functions_are_listed() -> None:
     assert list(undefined(Elf(library(asks=["_ZN3c101aEv", "free"], defines=["own"])))) == ["_ZN3c101aEv", "free"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(place=st.integers(64, 900), byte=st.integers(0, 255), cut=st.integers(100, 1200))
+def test_damaged_symbol_tables_are_told_or_survived(place: int, byte: int, cut: int) -> None:
+    data = bytearray(
+        library(
+            defines=[f"_ZN2at4op{n}Ev" for n in range(8)], asks=["free"], needed=["libc.so.6"], versions=["GLIBC_2.17"]
+        )
+    )
+    data[min(place, len(data) - 1)] = byte
+    try:
+        elf = Elf(bytes(data[:cut]))
+        _ = "_ZN2at4op3Ev" in Exports(elf), list(undefined(elf)), elf.dynamic
+    except BadElf as error:
+        assert str(error)
 
 
 def test_symbols_of_a_real_library() -> None:
