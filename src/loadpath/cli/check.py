@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, file_okay=False),
     help="A saved machine's file tree in place of /: nothing is run.",
 )
-@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Keep every sample as a file in DIR.")
+@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Keep every sample as a file in DIR, as seen (bundle masks).")
 @click.option(
     "--python",
     metavar="PREFIX",
