@@ -6,6 +6,7 @@ import msgspec
 
 from loadpath.core.case import Case
 from loadpath.core.facts.engine import Concurrency, GraphsCaptured, KvPool, MemoryBreakdown, WeightsLoaded
+from loadpath.core.facts.placement import BufferPlaced
 from loadpath.core.plan import Plan
 from loadpath.core.table import Cell, Column, Table, Unit
 from loadpath.forecast.commands import from_case
@@ -66,12 +67,30 @@ def _logged(case: Case) -> list[tuple[str, str, float | None, Unit]]:
     return [
         ("weights", "weights_bytes", weights, "bytes"),
         ("activation peak", "activation_peak_bytes", _most(profile, "activation_bytes"), "bytes"),
+        ("compute buffer", "activation_peak_bytes", _buffer(case, "compute"), "bytes"),
         ("non-torch", "non_torch_bytes", _most(profile, "non_torch_bytes"), "bytes"),
         ("CUDA graphs", "graph_bytes", graphs.bytes if graphs else None, "bytes"),
-        ("KV cache", "kv_bytes", min((b.kv_bytes for b in profile if b.kv_bytes), default=None), "bytes"),
+        ("KV cache", "kv_bytes", _cache(case, profile), "bytes"),
         ("KV tokens", "kv_tokens", min((p.tokens for p in case.all(KvPool) if p.tokens), default=None), "tokens"),
         ("concurrency", "max_concurrency", room, ""),
     ]
+
+
+def _cache(case: Case, profile: list[MemoryBreakdown]) -> float | None:
+    """The cache of one GPU: as profiled, as a ggml buffer, or the pool that was allocated."""
+    profiled = min((b.kv_bytes for b in profile if b.kv_bytes), default=None)
+    pool = min((p.bytes for p in case.all(KvPool) if p.bytes and p.device != "all"), default=None)
+    return profiled or _buffer(case, "kv", "state") or pool
+
+
+def _buffer(case: Case, *parts: str) -> int | None:
+    """Bytes of ggml's buffers of these parts on one GPU: the most that any has."""
+    sizes: dict[tuple[str, str], int] = {}
+    for placed in case.all(BufferPlaced):
+        if placed.part in parts and placed.on_gpu and not placed.planned:
+            sizes[placed.device, placed.part] = placed.bytes
+    devices = {device for device, _ in sizes}
+    return max((sum(size for (on, _), size in sizes.items() if on == device) for device in devices), default=None)
 
 
 def _most(profile: list[MemoryBreakdown], field: str) -> int | None:
