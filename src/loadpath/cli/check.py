@@ -32,7 +32,12 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, file_okay=False),
     help="A saved machine's file tree in place of /: nothing is run.",
 )
-@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Keep every sample as a file in DIR, as seen (bundle masks).")
+@click.option(
+    "--save",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Keep every sample as a file in DIR, as seen (bundle masks).",
+)
 @click.option(
     "--python",
     metavar="PREFIX",
@@ -41,7 +46,9 @@ if TYPE_CHECKING:
 @click.option(
     "--run-framework", is_flag=True, help="Also start PyTorch in a process of its own and ask it what it sees."
 )
-@click.option("--image", metavar="IMAGE", help="Also start a container of this local image for a moment and look inside.")
+@click.option(
+    "--image", metavar="IMAGE", help="Also start a container of this local image for a moment and look inside."
+)
 @click.option("--container", metavar="NAME", help="Also look inside this running container.")
 @click.option("--list", "list_only", is_flag=True, help="List the probes and run none.")
 @click.option("-v", "--verbose", is_flag=True, help="Say each command on standard error, also without a terminal.")
