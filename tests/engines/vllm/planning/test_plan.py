@@ -225,3 +225,20 @@ def test_a_length_above_the_models_own_is_refused_unless_it_is_stretched() -> No
     assert "greater than the derived max_model_len (max_position_embeddings=40960" in made.lines[-1]
     stretched = '{"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}'
     assert planned("Qwen/Qwen3-8B", "A100 80GB", (0, 24, 0), max_model_len="65536", hf_overrides=stretched).fits
+
+
+def test_a_partition_of_layers_that_the_user_set_decides_what_each_stage_holds() -> None:
+    cards = "RTX 5070 Ti 16GB + RTX 5090 D 32GB"
+    there = deployed(
+        "Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8",
+        cards,
+        (0, 15, 0),
+        pipeline_parallel_size="2",
+        gpu_memory_utilization="0.9",
+    )
+    assert plan(there).kv_bytes < 0
+    split = msgspec.structs.replace(there, settings={**there.settings, "VLLM_PP_LAYER_PARTITION": "16,32"})
+    made = plan(split)
+    assert made.kv_bytes / GIB == pytest.approx(3.18, rel=0.2)
+    # This release checks the memory of one rank against the cache of all stages.
+    assert made.request_bytes == 24 * GIB

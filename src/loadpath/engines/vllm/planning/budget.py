@@ -72,7 +72,7 @@ def non_torch(card: Card, options: Options) -> int:
     size = MODULES_BYTES + (GRAPH_MODULES_BYTES if tries_graphs else 0)
     ranks = options.tensor_parallel
     if ranks == 1:
-        return size
+        return size + (SLOT_COMMUNICATOR_BYTES if options.pipeline_parallel > 1 else 0)
     if options.version >= releases.GRAPH_ESTIMATE and not options.eager and nvswitch(card):
         return size + SWITCH_BYTES + _doublings(ranks)
     if options.version < releases.NCCL_BEFORE_BASELINE and nvswitch(card):

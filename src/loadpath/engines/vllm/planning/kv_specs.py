@@ -60,8 +60,8 @@ def specs(shape: ModelShape, options: Options, drafter: ModelShape | None = None
     found = Counter(
         dict(
             _specs(
-                shape, options.tensor_parallel, options.pipeline_parallel, stage, _Element(options.kv_dtype, options.dtype_bytes),
-                options.state_bytes, speculation.tokens,
+                shape, Split(options.tensor_parallel, options.pipeline_parallel, stage, partition=options.partition),
+                _Element(options.kv_dtype, options.dtype_bytes), options.state_bytes, speculation.tokens,
             )
         )
     )  # fmt: skip
@@ -94,13 +94,11 @@ class _Element(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 @per_shape
-def _specs(
-    shape: ModelShape, ranks: int, stages: int, stage: int, element: _Element, state_bytes: int, drafted: int
-) -> Specs:
+def _specs(shape: ModelShape, split: Split, element: _Element, state_bytes: int, drafted: int) -> Specs:
     found: Counter[KvSpec] = Counter()
-    mine = stage_layers(len(shape.layers), Split(pp=stages, stage=stage))
+    mine = stage_layers(len(shape.layers), split)
     for layer, count in Counter(shape.layers[mine.start : mine.stop]).items():
-        for spec in _layer(shape, layer, ranks, element, state_bytes, drafted):
+        for spec in _layer(shape, layer, split.tp, element, state_bytes, drafted):
             found[spec] += count
     return tuple(found.items())
 
@@ -204,7 +202,7 @@ def _drafted(shape: ModelShape, options: Options, drafter: ModelShape | None) ->
     """Caches of the drafter's layers: its own shape, else as many full layers like the model's own."""
     element = _Element(options.kv_dtype, options.dtype_bytes)
     if drafter is not None and options.speculation.method:
-        return _specs(drafter, options.tensor_parallel, 1, 0, element, options.state_bytes, 0)
+        return _specs(drafter, Split(options.tensor_parallel), element, options.state_bytes, 0)
     if not options.speculation.layers:
         return ()
     kept = [

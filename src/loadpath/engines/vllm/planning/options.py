@@ -43,6 +43,8 @@ class Options(msgspec.Struct, frozen=True, cache_hash=True):
     second_runner: bool
     tensor_parallel: int
     pipeline_parallel: int
+    partition: tuple[int, ...]
+    """Layers of each pipeline stage, where the user set them (VLLM_PP_LAYER_PARTITION)."""
     data_parallel: int
     expert_parallel: bool
     decode_context_parallel: int
@@ -168,6 +170,7 @@ def options(deployment: Deployment) -> Options:
         second_runner=second,
         tensor_parallel=_tensor_parallel(given),
         pipeline_parallel=given.whole("pipeline-parallel-size", "pp") or 1,
+        partition=tuple(int(size) for size in re.findall(r"\d+", given.text("VLLM-PP-LAYER-PARTITION") or "")),
         data_parallel=given.whole("data-parallel-size", "dp") or 1,
         expert_parallel=given.flag("enable-expert-parallel"),
         decode_context_parallel=given.whole("decode-context-parallel-size", "dcp") or 1,

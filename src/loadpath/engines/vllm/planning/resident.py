@@ -86,7 +86,10 @@ def _served(shape: ModelShape, quantization: str) -> ModelShape:
 
 def _split(o: Options, stage: int, stages: int = 0) -> Split:
     shared = o.tensor_parallel * o.data_parallel if o.expert_parallel else 0
-    return Split(tp=o.tensor_parallel, pp=stages or o.pipeline_parallel, stage=stage, ep=shared)
+    return Split(
+        tp=o.tensor_parallel, pp=stages or o.pipeline_parallel, stage=stage, ep=shared,
+        partition=() if stages else o.partition,
+    )  # fmt: skip
 
 
 def dtype_of(settings: dict[str, Any]) -> str:
