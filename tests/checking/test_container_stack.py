@@ -189,3 +189,13 @@ def test_a_container_without_a_driver_capability(machine: Machine, given: str, l
     report = tree.check()
     assert report.root_cause == "driver-capability-missing"
     assert left_out in named(report, "driver-capability-missing").cause
+
+
+def test_a_runtime_of_docker_by_its_bare_name(machine: Machine) -> None:
+    tree = machine()
+    tree.file("/etc/docker/daemon.json", '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}')
+    found = named(tree.check(), "container-runtime-program-gone")
+    assert found.title == "Docker is configured to use `nvidia-container-runtime`, which does not exist"
+    assert "/etc/docker/daemon.json" in found.cause
+    tree.file("/usr/bin/nvidia-container-runtime")
+    assert not [f for f in tree.check().findings if f.id == "container-runtime-program-gone"]

@@ -112,7 +112,9 @@ def _summary(made: Bundle) -> None:
     total = sum(member.bytes for member in manifest.members)
     click.echo(f"wrote {made.path}: {show_bytes(made.size)}, {len(manifest.members)} captures of {show_bytes(total)}")
     ran = [member.command for member in manifest.members if member.status is not None or member.outcome == "timed-out"]
-    click.echo(f"ran: {'; '.join(ran) or 'nothing'} (the rest are files that were read; all are in its manifest)")
+    click.echo(
+        f"ran: {'; '.join(ran) or 'nothing'} (all else was read from files and local pages; its manifest lists everything)"
+    )
     if not manifest.redacted:
         click.echo("masked: nothing (--no-redact): secrets, names and addresses are in it")
     elif manifest.masked:

@@ -59,7 +59,8 @@ def gather_tools(machine: Machine) -> Iterator[Sample]:
             text = f"{name}: {path}{f', version {version}' if version else ''}" if path else f"{name}: not installed"
             lines.append(record(ProgramFound, text=text, name=name, path=path, version=version))
     command = "; ".join(["which docker podman containerd crio nvidia-ctk nvidia-container-runtime …", *asked])
-    yield machine.told(lines, name="container-tools", kind="container-stack", command=command)
+    told = machine.told(lines, name="container-tools", kind="container-stack", command=command)
+    yield msgspec.structs.replace(told, status=0 if asked and machine.live else None)
 
 
 def gather_engines(machine: Machine) -> Iterator[Sample]:

@@ -81,12 +81,12 @@ def _file(machine: Machine, path: str, shown: str, name: str) -> Sample:
             kept = keep(iter(lambda: file.read(1 << 20), b""), _room(machine))
     except OSError:
         return Sample(name, "log", f"cat {shown}", None, 0.0, started, machine.why_unread(path))
-    return _log(machine, name, f"cat {shown}", kept.data, kept.left_out_bytes, started)
+    return _log(name, f"cat {shown}", kept.data, kept.left_out_bytes, started)
 
 
-def _log(machine: Machine, name: str, command: str, data: bytes, left_out: int, started: str) -> Sample:
+def _log(name: str, command: str, data: bytes, left_out: int, started: str, status: int | None = None) -> Sample:
     note = f"{left_out} bytes between its beginning, its first error and its end left out" if left_out else ""
-    return Sample(name, "log", command, None, 0.0, started, data=data, note=note)
+    return Sample(name, "log", command, status, 0.0, started, data=data, note=note)
 
 
 def _times(head: Process, uptime: float | None) -> tuple[str, str] | None:
@@ -124,6 +124,4 @@ def _asked(machine: Machine, commands: list[list[str]], name: str) -> Sample:
     if not good:
         return said[0]
     kept = keep(good, _room(machine))
-    return _log(
-        machine, name, "; ".join(sample.command for sample in said), kept.data, kept.left_out_bytes, said[0].started
-    )
+    return _log(name, "; ".join(sample.command for sample in said), kept.data, kept.left_out_bytes, said[0].started, 0)

@@ -75,7 +75,7 @@ def judge_toolkit(case: Case) -> Iterator[Finding]:
     if not symptoms:
         return
     works, shown = host_driver(case)
-    known = [r for r in case.all(RuntimesKnown) if r.names or r.default]
+    known = [r for r in case.all(RuntimesKnown) if (r.names or r.default) and r.basis in ("docker info", "daemon.json")]
     row = findings()["docker-without-nvidia-toolkit"]
     cause = [*row.cause, *([works] if works else [])]
     for runtimes in known[-1:]:

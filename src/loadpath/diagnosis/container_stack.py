@@ -146,8 +146,10 @@ def judge_binary(case: Case) -> Iterator[Finding]:
     """A registered runtime whose program is not there."""
     gone = {(p.named_by, p.path): p for p in case.all(PathSeen) if not p.exists}
     default = {r.default for r in case.all(RuntimesKnown)}
+    nowhere = {p.name: p for p in case.all(ProgramFound) if p.path is None}
     for runtime in case.all(RuntimeBinary):
-        seen = gone.get((runtime.path, runtime.binary))
+        # A full path was looked at; a bare name is looked for as a program.
+        seen = gone.get((runtime.path, runtime.binary)) or nowhere.get(runtime.binary)
         if seen is None:
             continue
         row = "container-runtime-program-gone"
@@ -156,7 +158,7 @@ def judge_binary(case: Case) -> Iterator[Finding]:
             if runtime.name in default
             else "Containers that ask for this runtime cannot be started; others are not concerned."
         )
-        cause = f"{runtime.path} registers the runtime `{runtime.name}` with `{runtime.binary}`, and there is no such file. {tail}"
+        cause = f"{runtime.path} registers the runtime `{runtime.name}` with `{runtime.binary}`, and there is no such program. {tail}"
         values = {"engine": runtime.engine, "binary": runtime.binary, "path": runtime.path, "name": runtime.name,
                   "tool": _TOOL.get(runtime.engine, "docker")}  # fmt: skip
         severity: Severity = "error" if runtime.name in default or "nvidia" in runtime.name else "warning"
@@ -308,7 +310,7 @@ def judge_capabilities(case: Case) -> Iterator[Finding]:
 RULES = (
     Rule(judge_paths, (CdiSpec, PathSeen), ("cdi-spec-paths-missing",), uses=(RuntimesKnown, ProgramFound)),
     Rule(judge_conflict, (CdiSpec,), ("cdi-specs-conflict",)),
-    Rule(judge_binary, (RuntimeBinary, PathSeen), ("container-runtime-program-gone",)),
+    Rule(judge_binary, (RuntimeBinary,), ("container-runtime-program-gone",), uses=(PathSeen, ProgramFound)),
     Rule(judge_toolkit, (ProgramFound,), ("container-toolkit-not-installed",), uses=(PciDevice,)),
     Rule(judge_silent, (DaemonSilent,), ("container-daemon-silent",)),
     Rule(judge_configuration, (), ("container-configuration-unreadable", "toolkit-ldconfig-missing", "toolkit-no-cgroups"),

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
-from loadpath.core.facts.base import Fact
 from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.gpu import GpuState
-from loadpath.core.facts.host import FilesystemUse
 from loadpath.core.facts.machine import ProbeRan
 from loadpath.core.facts.runtime import InsideSeen
 from loadpath.core.report import Finding
@@ -164,13 +162,12 @@ def _memory(case: Case, seen: InsideSeen) -> Iterator[Finding]:
     """/dev/shm of a running container; that of a trial is not how anybody starts it."""
     if seen.place.startswith("image ") or seen.shm_bytes is None or seen.shm_bytes > DEFAULT_BYTES:
         return
-    facts: list[Fact] = [seen, *[f for f in case.all(FilesystemUse) if f.mount == "/dev/shm"][:1]]
     cause = (
         f"{_begin(seen)} has a /dev/shm of {show_bytes(seen.shm_bytes)}, what a container gets without --shm-size or "
         "--ipc=host. One process on one GPU can do with it; with tensor parallelism NCCL and the workers put segments of many MiB there "
         "and the start fails. No error is shown here, so this is a suspicion."
     )
-    yield finding("dev-shm-small", facts, case=case, cause=cause, figures={"shm_bytes": seen.shm_bytes})
+    yield finding("dev-shm-small", [seen], case=case, cause=cause, figures={"shm_bytes": seen.shm_bytes})
 
 
 def _begin(seen: InsideSeen) -> str:
@@ -193,5 +190,5 @@ RULES = (
     Rule(judge, (InsideSeen,), (
         "container-sees-gpu", "container-driver-stale", "image-cuda-newer-than-driver", "gpu-lost-between-host-and-container",
         "gpu-not-requested", "container-lost-gpu-access", "driver-capability-missing", "dev-shm-small",
-    ), uses=(GpuState, Setting, FilesystemUse)),
+    ), uses=(GpuState, Setting)),
 )  # fmt: skip

@@ -8,12 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from loadpath.core.facts.base import at
+from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.container import RuntimesKnown
+from loadpath.core.facts.runtime import RuntimeBinary
 from loadpath.core.text import Capture, Line
 from loadpath.readers.documents import Broken, json_extent, parse_json
 
 _KEY = re.compile(r'^\s*\{?\s*"(?:runtimes|default-runtime|exec-opts|features|cdi-spec-dirs)"\s*:')
+
+_SHOWN = re.compile(r"\bcat\s+(\S+daemon\.json)")
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
@@ -28,7 +31,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
     return json_extent(lines, first if opened else start, 0 if opened else 1)
 
 
-def read(capture: Capture) -> Iterator[RuntimesKnown]:
+def read(capture: Capture) -> Iterator[Fact]:
     body = [line for line in capture.lines if "daemon.json" not in line.text]
     try:
         value = parse_json("\n".join(line.text for line in body))
@@ -49,3 +52,14 @@ def read(capture: Capture) -> Iterator[RuntimesKnown]:
         default=value["default-runtime"] if isinstance(value.get("default-runtime"), str) else None, cgroup_driver=driver,
         cdi=features["cdi"] if isinstance(features, dict) and isinstance(features.get("cdi"), bool) else None,
     )  # fmt: skip
+    shown = _SHOWN.search(capture.lines[0].text)
+    for name, entry in runtimes.items() if isinstance(runtimes, dict) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("path"), str) and entry["path"]:
+            line = next((x for x in body if entry["path"] in x.text), body[0])
+            yield RuntimeBinary(
+                **at(capture, line),
+                engine="Docker",
+                name=name,
+                binary=entry["path"],
+                path=shown[1] if shown else "daemon.json",
+            )

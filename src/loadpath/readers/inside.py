@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from loadpath.core.facts.base import at
 from loadpath.core.facts.runtime import InsideSeen
 from loadpath.core.text import Capture, Line
+from loadpath.core.units import show_bytes
 from loadpath.readers.keyed import keyed
 
 _UNLIMITED = 1 << 60
@@ -39,9 +40,9 @@ def read(capture: Capture) -> Iterator[InsideSeen]:
     common = at(capture, capture.lines[0], capture.lines[-1])
     place = told["place"][0]
     libraries = dict(text.split(" ", 1) for text in told.get("library", ()) if " " in text)
-    common["text"] = (
-        f"{place}: device files {', '.join(devices) or 'none'}; driver libraries {', '.join(libraries.values()) or 'none'}"
-    )
+    room = f"; /dev/shm {show_bytes(int(shm[1]) * 1024)}" if shm and shm[1].isdigit() else ""
+    parts = f"device files {', '.join(devices) or 'none'}; driver libraries {', '.join(libraries.values()) or 'none'}"
+    common["text"] = f"{place}: {parts}{room}"
     yield InsideSeen(
         **common, place=place, tool=told.get("tool", ("",))[0], asked=told.get("asked", ("",))[0],
         devices={path: how == "opened" for path, how in devices.items()}, libraries=libraries,
