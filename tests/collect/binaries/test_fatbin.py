@@ -18,9 +18,6 @@ from loadpath.collect.binaries.fatbin import GpuCode, gpu_code, gpu_code_of, in_
 from tiny_elf import DATA, fat_binary, library
 
 NVCC = shutil.which("nvcc")
-CUOBJDUMP = shutil.which("cuobjdump") or next(
-    (str(p) for p in Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/cuobjdump")), None
-)
 TARGETS = ("-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_90a,code=sm_90a", "-gencode",
            "arch=compute_90,code=[sm_90,compute_90]", "-gencode", "arch=compute_120,code=sm_120")  # fmt: skip
 
@@ -134,12 +131,36 @@ def test_libraries_compiled_here(compiled: dict[str, Path], mode: str) -> None:
     }  # fmt: skip
 
 
-def test_the_list_is_that_of_cuobjdump(compiled: dict[str, Path]) -> None:
-    if CUOBJDUMP is None:
+@pytest.fixture(scope="session")
+def cuobjdump() -> Path:
+    """NVIDIA's own lister: of a toolkit, or of its package for Python."""
+    packaged = next(Path(sysconfig.get_path("purelib")).glob("nvidia/*/bin/cuobjdump"), None)
+    found = shutil.which("cuobjdump") or packaged
+    if found is None:
         pytest.skip("cuobjdump is not installed here")
+    return Path(found)
+
+
+def listed(tool: Path, library: Path) -> Counter[tuple[str, str]]:
+    command = [str(tool), "-all", "--list-elf", "--list-ptx", str(library)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return Counter(re.findall(r"\.(sm_\d+[af]?)\.(cubin|ptx)$", told, re.MULTILINE))
+
+
+def ours(library: Path) -> dict[tuple[str, str], int]:
+    """Our list in cuobjdump's names, which leave the `f` of machine code out."""
+    return {
+        (c.arch.replace("compute", "sm").removesuffix("f" if c.kind == "cubin" else ""), c.kind): c.entries
+        for c in gpu_code_of(library).code
+        if c.kind in ("cubin", "ptx")
+    }
+
+
+@pytest.mark.parametrize("file", ["mixed.fatbin", "lz4.fatbin", "library.so"])
+def test_the_list_is_that_of_cuobjdump(file: str, cuobjdump: Path) -> None:
+    assert ours(DATA / file) == dict(listed(cuobjdump, DATA / file))
+
+
+def test_the_list_of_libraries_compiled_here_is_that_of_cuobjdump(compiled: dict[str, Path], cuobjdump: Path) -> None:
     for path in compiled.values():
-        command = [CUOBJDUMP, "-all", "--list-elf", "--list-ptx", str(path)]
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-        theirs = Counter(re.findall(r"\.(sm_\d+[af]?)\.(cubin|ptx)$", listed, re.MULTILINE))
-        ours = {(c.arch.replace("compute", "sm"), c.kind): c.entries for c in gpu_code_of(path).code}
-        assert ours == dict(theirs)
+        assert ours(path) == dict(listed(cuobjdump, path))
