@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loadpath.checkpoints import gguf
 from loadpath.checkpoints.errors import ModelError
@@ -224,3 +226,21 @@ def test_a_type_that_is_not_known_takes_the_room_up_to_the_next(tmp_path: Path) 
     )
     first, second = gguf.read(tmp_path / "m.gguf").tensors
     assert (first.dtype, first.bytes, second.bytes) == ("type 99", 1024, 32)
+
+
+@settings(max_examples=200, deadline=None)
+@given(at=st.integers(0, 1200), byte=st.integers(0, 255), cut=st.one_of(st.none(), st.integers(0, 2000)))
+def test_damaged_files_are_read_or_refused(
+    at: int, byte: int, cut: int | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "damaged.gguf"
+    write_gguf(file, metadata("llama"), outside() | blocks(*[attention() | dense()] * 2))
+    with file.open("r+b") as handle:
+        handle.seek(at)
+        handle.write(bytes([byte]))
+        if cut is not None:
+            handle.truncate(cut)
+    try:
+        open_model(str(file))
+    except ModelError as error:
+        assert "damaged.gguf" in str(error)

@@ -109,3 +109,20 @@ def test_opening_a_model_imports_nothing_heavy() -> None:
         "print([m for m in ('huggingface_hub', 'torch', 'transformers', 'numpy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_mistrals_own_layout_is_the_same_model(tmp_path: Path) -> None:
+    params = {"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8,
+              "norm_eps": 1e-05, "vocab_size": 32768, "rope_theta": 1000000.0, "max_position_embeddings": 32768}  # fmt: skip
+    (tmp_path / "params.json").write_text(json.dumps(params))
+    known = open_model("mistralai/Mistral-7B-Instruct-v0.3").shape
+    own = open_model(str(tmp_path)).shape
+    assert (own.layers, own.vocab, own.tied, own.rope) == (known.layers, known.vocab, known.tied, known.rope)
+    mixture = {"num_experts": 8, "num_experts_per_tok": 2}
+    (tmp_path / "params.json").write_text(json.dumps(params | {"moe": mixture, "vocab_size": 32000}))
+    assert open_model(str(tmp_path)).shape.layers == open_model("mistralai/Mixtral-8x7B-Instruct-v0.1").shape.layers
+    vision = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096, "num_attention_heads": 16,
+              "image_size": 1540, "patch_size": 14, "spatial_merge_size": 2}  # fmt: skip
+    (tmp_path / "params.json").write_text(json.dumps(params | {"vision_encoder": vision}))
+    (tower,) = open_model(str(tmp_path)).shape.towers
+    assert (tower.kind, tower.tokens, tower.assumed) == ("vision", 55 * 56, False)

@@ -89,6 +89,8 @@ def _open_folder(folder: Path) -> Opened:
         return _typed(
             Opened(read_config(config, folder), safetensors.read_folder(folder), str(folder)), json_file(config)
         )
+    if (folder / "params.json").is_file():
+        return _open_mistral(folder)
     files = sorted(folder.glob("*.gguf"))
     if files:
         first = [
@@ -127,11 +129,24 @@ def _typed(opened: Opened, config: dict[str, Any]) -> Opened:
     return msgspec.structs.replace(opened, shape=msgspec.structs.replace(opened.shape, dtype=dtype))
 
 
+def _open_mistral(folder: Path) -> Opened:
+    from loadpath.checkpoints.hf_config import shape_of
+    from loadpath.checkpoints.mistral import config_of
+
+    path = folder / "params.json"
+    shape = shape_of(config_of(json_file(path)), str(path), folder.resolve().name)
+    return _typed(Opened(shape, safetensors.read_folder(folder), str(folder)), {})
+
+
 def _open_gguf(path: Path) -> Opened:
     from loadpath.checkpoints.gguf import checkpoint_of, read, shape_of
 
     file = read(path)
-    return Opened(shape_of(file), checkpoint_of(file), str(path))
+    try:
+        shape = shape_of(file)
+    except (ZeroDivisionError, IndexError, TypeError) as error:
+        raise ModelError(f"{path}: its tensors do not fit its metadata ({error})") from error
+    return Opened(shape, checkpoint_of(file), str(path))
 
 
 def _open_snapshot(

@@ -58,6 +58,20 @@ class GgufFile(msgspec.Struct, frozen=True):
         """`<architecture>.<name>`; None where absent."""
         return self.metadata.get(f"{self.architecture}.{name}")
 
+    def number(self, name: str, layer: int = 0) -> int:
+        """A whole number for all layers, or one a layer; 0 where absent."""
+        value = self.key(name)
+        if isinstance(value, list):
+            value = value[layer] if layer < len(value) else 0
+        return int(value) if isinstance(value, (int, float)) else 0
+
+    def required(self, name: str) -> int:
+        """A whole number that the file must state."""
+        value = self.number(name)
+        if not value:
+            raise ModelError(f"{self.path}: no `{self.architecture}.{name}`")
+        return value
+
 
 def read(path: Path) -> GgufFile:
     """The file, with the other parts where it is the first of several."""
@@ -94,7 +108,9 @@ def _read_one(path: Path) -> GgufFile:
                 raise ModelError(f"{path} is no GGUF file: it begins with {bytes(data[:4])!r}")
             try:
                 return _Parser(data, str(path)).parse()
-            except (struct.error, IndexError, UnicodeDecodeError) as error:
+            except (struct.error, IndexError, ValueError, OverflowError, MemoryError, RecursionError) as error:
+                if isinstance(error, ModelError):
+                    raise
                 raise ModelError(
                     f"{path} is cut off or damaged in its header ({len(data):,} bytes are there)"
                 ) from error

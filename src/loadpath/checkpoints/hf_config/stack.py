@@ -6,6 +6,7 @@ from typing import cast
 
 import msgspec
 
+from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.hf_config import feeds, kinds, mixers, rope
 from loadpath.checkpoints.hf_config.family import Family
 from loadpath.checkpoints.hf_config.fields import Fields
@@ -21,6 +22,7 @@ from loadpath.core.shape import (
     ModelShape,
 )
 
+MOST_LAYERS = 10_000
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
 DRAFTED = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "mtp_num_layers")
 
@@ -43,7 +45,10 @@ def layer_count(f: Fields) -> int:
         return len(listed)
     if f.value(*LAYERS) is None and (pattern := f.text("hybrid_override_pattern")):
         return len(pattern)
-    return f.integer(*LAYERS)
+    count = f.integer(*LAYERS)
+    if not 0 < count <= MOST_LAYERS:
+        raise ModelError(f"{f.where}: {count:,} layers")
+    return count
 
 
 def layer(f: Fields, family: Family, kind: kinds.Kind, index: int, count: int) -> Layer:
