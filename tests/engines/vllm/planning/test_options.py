@@ -94,8 +94,9 @@ def test_in_flight_batches_double_with_asynchronous_scheduling_from_0_26() -> No
 def test_graphs_are_counted_as_the_bars_count_them(
     version: tuple[int, ...], gpu: str, given: dict[str, str], graphs: tuple[int, int]
 ) -> None:
-    found = opts(version, gpu, **given)
-    assert graph_counts(found, capture_sizes(found, cards_of(gpu)[0].capability)) == graphs
+    found, shape = opts(version, gpu, **given), model("Qwen/Qwen3-8B")
+    assert shape is not None
+    assert graph_counts(found, capture_sizes(shape, found, cards_of(gpu)[0].capability)) == graphs
 
 
 def test_recurrent_models_cache_no_prefixes_before_late_releases() -> None:

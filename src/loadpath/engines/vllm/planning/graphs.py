@@ -9,6 +9,7 @@ from loadpath.engines.vllm.planning.options import Options, recurrent
 from loadpath.planning.deployment import Version
 
 LARGEST, LARGEST_BLACKWELL = 512, 1024
+GPT_OSS = "GptOssForCausalLM"  # captured up to the larger size on every card
 ERROR, ERROR_ELSEWHERE = 0.09, 0.4
 """Mean error of the modelled bytes on logged starts, as a share of them: of the kind that it was fitted to, and of others
 (before 0.18, recurrent layers, all-reduces over PCIe)."""
@@ -17,7 +18,7 @@ SHARE_BEFORE = 0.5
 """Captures before 0.18 were logged with 0.2 to 1.3 of the later estimate (nine starts of 0.9 to 0.17)."""
 
 
-def capture_sizes(options: Options, capability: tuple[int, int] | None = None, gpt_oss: bool = False) -> list[int]:
+def capture_sizes(shape: ModelShape, options: Options, capability: tuple[int, int] | None = None) -> list[int]:
     """Batch sizes for which a graph is captured, ascending."""
     version = options.version
     if options.eager:
@@ -28,7 +29,7 @@ def capture_sizes(options: Options, capability: tuple[int, int] | None = None, g
         return [size for size in (1, 2, 4, *range(8, 8193, 8)) if size <= _padded(options.max_num_seqs)]
     top = LARGEST
     blackwell = capability is not None and capability[0] == 10 and version >= releases.LARGE_CARD_TIER
-    if blackwell or (gpt_oss and version >= (0, 10, 1)):
+    if blackwell or (shape.architecture == GPT_OSS and version >= (0, 10, 1)):
         top = LARGEST_BLACKWELL
     if version >= (0, 10):
         drafted = options.speculation.tokens if version >= (0, 14) else 0

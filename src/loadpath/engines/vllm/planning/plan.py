@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from loadpath.core.plan import GpuPlan, Plan, PlanPart
-from loadpath.core.shape import ModelShape
+from loadpath.core.shape import Attention, CompressedAttention, LatentAttention, ModelShape
 from loadpath.core.units import show_bytes, show_count
 from loadpath.engines.vllm.planning import budget, graphs, profile, releases
 from loadpath.engines.vllm.planning.kv_groups import Layout, layout
@@ -18,6 +18,7 @@ from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.divisible import uncut
 from loadpath.planning.identity import identity
+from loadpath.planning.per_shape import per_shape
 from loadpath.planning.split import Split
 
 
@@ -29,6 +30,7 @@ class _Stage(msgspec.Struct, frozen=True):
     resident: Resident
     activation: profile.Activation
     graphs: int
+    graph_sizes: tuple[int, ...]
     share: budget.Share
     layout: Layout | None
 
@@ -64,10 +66,11 @@ def _check(deployment: Deployment, o: Options) -> None:
         raise BadSetting(f"--gpu-memory-utilization {o.utilisation}: a share between 0 and 1 is needed")
 
 
+@per_shape
 def _heads(shape: ModelShape) -> int:
-    first = (mixer for layer in shape.layers for mixer in layer.mixers if hasattr(mixer, "heads"))
-    mixer = next((one for one in first if type(one).__name__ != "Mamba"), None)
-    return int(mixer.heads) if mixer is not None and hasattr(mixer, "heads") else 0
+    """Attention heads of the first layer that attends; 0: none does."""
+    mixers = (mixer for layer in dict.fromkeys(shape.layers) for mixer in layer.mixers)
+    return next((m.heads for m in mixers if isinstance(m, Attention | LatentAttention | CompressedAttention)), 0)
 
 
 def _stage(deployment: Deployment, o: Options, number: int) -> _Stage:
@@ -77,8 +80,8 @@ def _stage(deployment: Deployment, o: Options, number: int) -> _Stage:
     weights = resident(deployment, o, number, card)
     device = profile.Device(card.capability, _multiprocessors(card))
     activation = profile.activation(deployment.shape, o, device, number == o.pipeline_parallel - 1)
-    gpt_oss = deployment.shape.architecture == "GptOssForCausalLM"
-    captured = graphs.graph_bytes(deployment.shape, o, graphs.capture_sizes(o, card.capability, gpt_oss))
+    sizes = graphs.capture_sizes(deployment.shape, o, card.capability)
+    captured = graphs.graph_bytes(deployment.shape, o, sizes)
     counts = profile.penalty_counts(deployment.shape, o) if o.version >= releases.CONSUMED_BY_DEVICE else 0
     return _Stage(
         number=number,
@@ -86,6 +89,7 @@ def _stage(deployment: Deployment, o: Options, number: int) -> _Stage:
         resident=weights,
         activation=activation,
         graphs=captured,
+        graph_sizes=tuple(sizes),
         share=budget.share(card, o, weights.bytes, activation.peak, captured, counts),
         layout=layout(specs(deployment.shape, o, deployment.drafter, number), o),
     )
@@ -130,9 +134,7 @@ def _as_plan(
         weights=least.resident.bytes,
         activation=least.activation.peak,
         graphs=least.graphs,
-        graph_sizes=tuple(
-            graphs.capture_sizes(o, least.card.capability, deployment.shape.architecture == "GptOssForCausalLM")
-        ),
+        graph_sizes=least.graph_sizes,
         kv=kv,
         counts=_counted(deployment, o),
         layout=found,
