@@ -96,11 +96,10 @@ class Answer:
             if self._size <= MOST_WHOLE:
                 self._parts.append(piece)
             return
-        if not self._rest and piece.startswith(b"data: ") and piece.find(b"\n\n") == len(piece) - 2:
-            if b"\n" not in piece[:-2]:  # the usual case: one event, whole
-                self._event(now, piece[6:-2])
-                return
-        self._lines(now, piece)
+        if not self._rest and piece.startswith(b"data: ") and piece.find(b"\n") == len(piece) - 2:
+            self._event(now, piece[6:-2])  # the usual case: one event, whole
+        else:
+            self._lines(now, piece)
 
     def end(self, now: float) -> None:
         self.ended = now

@@ -1,0 +1,130 @@
+"""How much load is enough: when warm-up is over, and when enough was measured after it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from loadpath.core.traffic import Exchange, Phase, WarmUp
+from loadpath.traffic.statistics import tpot, ttft
+from loadpath.traffic.steady import LEAST, steady_start
+
+MOST_JUDGED = 600
+"""Requests of a shape that are looked at; a warm-up does not last longer."""
+
+
+class Goal:
+    """Decides whether to send another request, from what came back. One per repeat of a level."""
+
+    def __init__(self, *, requests: int | None, seconds: float | None, warmup: int | None, at_once: int) -> None:
+        """`warmup`: None judges by evidence. `at_once`: requests that the load keeps under way, where it says so."""
+        self._requests, self._seconds, self._given = requests, seconds, warmup
+        self._most_extra = max(30, 3 * at_once, requests or 0)
+        self.done: list[Exchange] = []
+        self.sent = 0
+        self.warm_after = warmup or 0
+        """Requests (by order of sending) that do not count, as far as is known."""
+        self._judge_at = LEAST
+        self.stop = ""
+        """Why the load has to end before its goal; "": it has not."""
+
+    def wants_more(self, now: float) -> bool:
+        """`now`: seconds from the epoch."""
+        if self.stop:
+            return False
+        extra = min(self.warm_after, self._most_extra)
+        if self._requests is not None and self.sent >= self._requests + extra:
+            return False
+        if self._seconds is None:
+            return True
+        begun = self._measured_from()
+        return begun is None or now - begun < self._seconds
+
+    def note(self, exchange: Exchange) -> None:
+        """A request ended."""
+        self.done.append(exchange)
+        if self._given is None and len(self.done) >= self._judge_at:
+            self.judge()
+            self._judge_at = len(self.done) + max(4, len(self.done) // 5)
+
+    def judge(self) -> None:
+        """Look again at how many requests it took to be steady."""
+        if self._given is None:
+            self.warm_after = sum(x.phase != "measured" for x in phased(self.done, None)[0])
+
+    def _measured_from(self) -> float | None:
+        """When the first request after the warm-up was intended."""
+        if self.sent <= self.warm_after or not self.done:
+            return None
+        ordered = sorted(x.intended for x in self.done)
+        return ordered[min(self.warm_after, len(ordered) - 1)]
+
+
+def phased(exchanges: Sequence[Exchange], warmup: int | None) -> tuple[list[Exchange], list[WarmUp]]:
+    """The exchanges in order of sending, each with its phase, and how each shape warmed up. `warmup`: as given."""
+    ordered = sorted(exchanges, key=lambda x: x.intended if x.sent is None else x.sent)
+    if warmup is not None:
+        return _given(ordered, warmup)
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, exchange in enumerate(ordered):
+        if not exchange.error and exchange.first is not None:
+            places[exchange.bucket].append(place)
+    told: list[WarmUp] = []
+    phases: dict[int, Phase] = {}
+    for bucket, own in places.items():
+        warm, cold = _judged(bucket, [ordered[p] for p in own])
+        told.append(warm)
+        for number, place in enumerate(own[: warm.requests]):
+            phases[place] = "cold" if cold and not number else "warm-up"
+    # What failed while the server warmed up belongs to the warm-up as well.
+    last = max((p for p, phase in phases.items()), default=-1)
+    made = []
+    for place, exchange in enumerate(ordered):
+        phase = phases.get(place, "warm-up" if exchange.error and place < last else "measured")
+        made.append(msgspec.structs.replace(exchange, phase=phase))
+    return made, told
+
+
+def _judged(bucket: str, own: Sequence[Exchange]) -> tuple[WarmUp, bool]:
+    """How one shape warmed up, and whether its first request was cold."""
+    judged = own[:MOST_JUDGED]
+    firsts = [value for x in judged if (value := ttft(x)) is not None]
+    paces = [value for x in judged if (value := tpot(x)) is not None]
+    first = steady_start(firsts)
+    pace = steady_start(paces) if len(paces) == len(firsts) else None
+    start = max(first.start, pace.start if pace else 0)
+    unsteady = [f"{name}: {one.why}" for name, one in (("TTFT", first), ("ITL", pace)) if one and not one.steady]
+    rest_firsts, rest_paces = sorted(firsts[start:]), sorted(paces[start:]) if pace else []
+    middle = rest_firsts[len(rest_firsts) // 2] if rest_firsts else None
+    cold = start > 0 and bool(firsts) and (middle is None or firsts[0] > 1.2 * middle)
+    warm = WarmUp(
+        bucket=bucket,
+        seen=len(own),
+        requests=start,
+        steady=not unsteady,
+        cold_ttft=firsts[0] if firsts else None,
+        cold_e2e=own[0].end - own[0].intended if own[0].end is not None else None,
+        steady_ttft=middle,
+        steady_itl=rest_paces[len(rest_paces) // 2] if rest_paces else None,
+        why="; ".join(unsteady) or first.why,
+    )
+    return warm, cold
+
+
+def _given(ordered: Sequence[Exchange], warmup: int) -> tuple[list[Exchange], list[WarmUp]]:
+    made = [
+        msgspec.structs.replace(x, phase="warm-up" if place < warmup else "measured") for place, x in enumerate(ordered)
+    ]
+    first = next((x for x in ordered if x.first is not None), None)
+    told = WarmUp(
+        bucket="", seen=len(made), requests=min(warmup, len(made)), steady=True, given=True,
+        cold_ttft=ttft(first) if first else None,
+    )  # fmt: skip
+    return made, [told]
+
+
+def bucket_of(prompt_tokens: int | None, output_tokens: int | None) -> str:
+    """Powers of two that hold both: `"2048x512"`."""
+    return "x".join("?" if not n else str(1 << (n - 1).bit_length()) for n in (prompt_tokens, output_tokens))
