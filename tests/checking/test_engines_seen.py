@@ -20,7 +20,7 @@ from loadpath.core.sample import Sample
 from machines import Tree
 
 SERVER = """
-import http.server, sys, time
+import http.server, os, sys, time
 print("HEAD of the log", flush=True)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -31,7 +31,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"# TYPE vllm:num_requests_running gauge\\nvllm:num_requests_running{model_name=\\"m\\"} 3.0\\n")
     def log_message(self, *args): pass
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-open(sys.argv[0] + ".port", "w").write(str(server.server_port))
+with open(sys.argv[0] + ".tmp", "w") as file:
+    file.write(str(server.server_port))
+os.rename(sys.argv[0] + ".tmp", sys.argv[0] + ".port")
 server.serve_forever()
 """
 Start = Callable[[str], tuple[subprocess.Popen[bytes], Path]]
