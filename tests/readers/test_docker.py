@@ -5,6 +5,7 @@ from __future__ import annotations
 from conftest import shared_file
 from loadpath.core.facts.container import CdiDevicesListed, ContainerCliInfo, ContainerState, RuntimesKnown
 from loadpath.core.facts.engine import Setting
+from loadpath.core.facts.runtime import RuntimeBinary
 from loadpath.core.text import Capture
 from loadpath.intake.clean import clean
 from loadpath.readers import (
@@ -46,9 +47,15 @@ def test_daemon_json_after_its_cat() -> None:
     lines = clean(text.encode())
     end = daemon_json.extent(lines, 0)
     assert end == len(lines) - 1
-    (known,) = daemon_json.read(Capture("daemon-json", "paste", tuple(lines[:end])))
+    known, runtime = daemon_json.read(Capture("daemon-json", "paste", tuple(lines[:end])))
     assert isinstance(known, RuntimesKnown)
     assert (known.names, known.default, known.cgroup_driver, known.cdi) == (("nvidia",), "nvidia", "systemd", True)
+    assert isinstance(runtime, RuntimeBinary)
+    assert (runtime.name, runtime.binary, runtime.path) == (
+        "nvidia",
+        "nvidia-container-runtime",
+        "/etc/docker/daemon.json",
+    )
 
 
 def test_inspect_says_how_it_ended_and_what_it_was_given() -> None:
