@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import loadpath
 from loadpath.cli.main import VERBS, main
+from loadpath.core.report import Report
 from loadpath.knowledge.tables import findings
 from loadpath.knowledge.terms import terms
 from loadpath.rendering.pages import rules_list, term_page
@@ -23,7 +24,6 @@ from loadpath.rendering.terminal import console, show
 
 HERE = Path(__file__).parent
 DEMO = HERE.parent / "src/loadpath/examples/kv-bf16-refused.log"
-DEMO_LINES = 45  # the verdict, the cause, its evidence, and the remedies
 NOTE = "<!-- Written by docs/generate.py from the tables; edit those. -->\n\n"
 
 
@@ -47,12 +47,29 @@ def cli_page() -> str:
 
 
 def readme() -> str:
-    """The README with what the demo prints now between its markers."""
+    """The README with what the commands print now between its markers."""
     text = (HERE.parent / "README.md").read_text("utf-8")
+    read = printed(loadpath.read(DEMO))
+    cause, change = read.index("\nEvidence"), read.index("What to change")
+    text = marked(text, "demo", f"{read[:cause].rstrip()}\n\n{first_lines(read[change:], 8)}\n   …")
+    planned = printed(loadpath.plan("Qwen/Qwen3-32B", gpu="H100 80GB", max_model_len=16384))
+    return marked(text, "plan", f"{planned[: planned.index('The engine will print')].rstrip()}\n…")
+
+
+def printed(report: Report) -> str:
     out = io.StringIO()
-    show(loadpath.read(DEMO), console(color=False, width=100, file=out))
-    shown = "\n".join(out.getvalue().splitlines()[:DEMO_LINES])
-    return re.sub(r"(?s)(<!-- demo -->\n).*?(<!-- /demo -->)", lambda m: f"{m[1]}```text\n{shown}\n```\n{m[2]}", text)
+    show(report, console(color=False, width=100, file=out))
+    return out.getvalue()
+
+
+def first_lines(text: str, count: int) -> str:
+    return "\n".join(text.splitlines()[:count])
+
+
+def marked(text: str, name: str, shown: str) -> str:
+    """`text` with `shown` in a fence between the markers of that name."""
+    pattern = rf"(?s)(<!-- {name} -->\n).*?(<!-- /{name} -->)"
+    return re.sub(pattern, lambda m: f"{m[1]}```text\n{shown}\n```\n{m[2]}", text)
 
 
 PAGES = {"findings.md": findings_page, "terms.md": terms_page, "cli.md": cli_page, "../README.md": readme}

@@ -4,6 +4,8 @@ import loadpath
 
 report = loadpath.read("vllm.log")           # files, folders, archives
 report = loadpath.read_text(pasted)          # a string
+report = loadpath.plan("Qwen/Qwen3-14B", gpu="H100 80GB", max_model_len=32768)
+report = loadpath.check()                    # this machine
 if report.root:
     print(report.root.title, report.root.remedies[0].command)
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Finding", "Remedy", "Report", "__version__", "check", "read", "read_text"]
+__all__ = ["Finding", "Remedy", "Report", "__version__", "check", "plan", "read", "read_text"]
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,6 +40,22 @@ def read_text(text: str, name: str = "text") -> Report:
     from loadpath.reading.service import read_bytes
 
     return read_bytes([(name, text.encode("utf-8", "surrogateescape"))])
+
+
+def plan(
+    model: str, *, gpu: str, gpus: int | None = None, engine: str = "vllm", version: str = "", **settings: object
+) -> Report:
+    """The report on a start that has not happened; its figures are in `report.plan`.
+
+    `model`: a folder, config.json, GGUF file, hub id or name; `gpu`: a card's name; `gpus`: how many, None: as many as the
+    settings need. `settings`: the engine's long flags with underscores (`max_model_len=8192`).
+    Raises `loadpath.forecast.request.PlanRefused` where it cannot be planned.
+    """
+    from loadpath.forecast.request import Request
+    from loadpath.forecast.service import plan as planned
+
+    named = {name.replace("_", "-"): str(value) for name, value in settings.items()}
+    return planned(Request(model, (gpu,), gpus, engine, version, named))
 
 
 def check(root: str | PathLike[str] = "/", layers: Collection[Layer] = ()) -> Report:
