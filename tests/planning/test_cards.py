@@ -55,6 +55,14 @@ def test_plain_memory_is_a_card_without_a_name() -> None:
     assert cards_of("24GB card (23.55 GiB)")[0].total_bytes == round(23.55 * GIB)
 
 
+def test_a_board_that_was_rebuilt_with_more_memory_has_it() -> None:
+    (found,) = cards_of("RTX 4090D 48GB")
+    assert (found.id, found.assumed) == ("rtx-4090-d", True)
+    assert found.total_bytes == pytest.approx(47.55 * GIB, rel=0.001)
+    with pytest.raises(CardUnknown, match="H100"):
+        cards_of("H100 48GB")
+
+
 def test_a_slice_has_the_memory_of_its_slices() -> None:
     (found,) = cards_of("H100 80GB 3g.40gb")
     assert found.total_bytes == pytest.approx(39.5 * GIB, rel=0.01)

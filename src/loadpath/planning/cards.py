@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+import msgspec
+
 from loadpath.core.units import GIB, MIB
 from loadpath.knowledge.gpus import Gpu, by_id, by_name, gpus
 from loadpath.planning.deployment import Card
@@ -95,7 +97,11 @@ def total_of(gpu: Gpu) -> tuple[int, bool]:
 def near(text: str, most: int = 5) -> tuple[str, ...]:
     """Names of the table that share most with `text`."""
     wanted = set(_words(text))
-    scored = sorted(((len(wanted & _vocabulary(gpu)), gpu) for gpu in gpus()), key=lambda pair: -pair[0])
+    sizes = {word for word in wanted if word.endswith("gb")}
+    scored = sorted(
+        ((2 * len((wanted - sizes) & _vocabulary(gpu)) + len(sizes & _vocabulary(gpu)), gpu) for gpu in gpus()),
+        key=lambda pair: -pair[0],
+    )
     return tuple(_printed(gpu) for score, gpu in scored[:most] if score)
 
 
@@ -116,6 +122,10 @@ def _one(text: str) -> Card:
         return Card(name=text.strip(), total_bytes=_exact(plain) or _OTHER_MAKERS[other] * GIB, assumed=True)
     gpu = _board(text, words, memory)
     found = card_of(gpu, _exact(plain))
+    if memory is not None and not _near(gpu, memory):
+        found = msgspec.structs.replace(
+            found, total_bytes=memory - gpu.memory_gb * GIB + found.total_bytes, assumed=True
+        )
     if profile:
         found = _slice(gpu, found, int(profile[1]), int(profile[2]))
     if limit:
@@ -136,7 +146,7 @@ def _exact(plain: str) -> int | None:
 def _words(text: str) -> list[str]:
     plain = re.sub(r"[-_/,()]", " ", text.lower())
     plain = re.sub(r"\b(rtx|gtx|gb|a|h|l|b|t|v|p)\s?(\d{1,4})\b", lambda m: _joined(m[1], m[2]), plain)
-    plain = re.sub(r"(\d{4})(ti|super)\b", r"\1 \2", plain)
+    plain = re.sub(r"(\d{4})(ti|super|d)\b", r"\1 \2", plain)
     return [word for word in plain.split() if word not in _NOISE]
 
 
@@ -165,6 +175,8 @@ def _board(text: str, words: list[str], memory: int | None) -> Gpu:
     named = by_name(text)
     if named is not None and named in found:
         return named
+    if not found and memory is not None:
+        found = [gpu for gpu in gpus() if _bears(gpu, words) and _rebuilt(gpu, memory)]
     if not found:
         offers = ", ".join(near(text)) or "none that is like it"
         raise CardUnknown(f"no GPU {text.strip()!r} in the catalogue; near names: {offers}")
@@ -184,6 +196,11 @@ def _bears(gpu: Gpu, words: list[str]) -> bool:
 def _near(gpu: Gpu, memory: int) -> bool:
     """Does a size as people round it fit the board (nominal, printed, or usable)?"""
     return 0.9 * gpu.memory_gb * GIB <= memory <= 1.05 * gpu.memory_gb * GIB
+
+
+def _rebuilt(gpu: Gpu, memory: int) -> bool:
+    """Boards are sold with twice (or one and a half times) their memory: the rest of it is the board's."""
+    return gpu.kind == "geforce" and any(abs(memory / (gpu.memory_gb * GIB) - more) < 0.05 for more in (1.5, 2))
 
 
 def _extra(gpu: Gpu, words: list[str]) -> int:
