@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 from loadpath.collect.runner import run_command
 
@@ -38,3 +39,17 @@ def test_what_does_not_answer_is_ended_with_its_children_and_keeps_what_it_said(
     assert time.monotonic() - began < 8
     assert (ran.outcome, ran.status, ran.data) == ("timed-out", None, b"first\n")
     assert "no answer in 1 s, state S" in ran.note
+
+
+def test_a_folder_of_the_path_that_may_not_be_entered_does_not_hide_that_a_program_is_missing(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o000)
+    ran = run_command(["no-such-command-here"], 10, {"PATH": f"{closed}:/bin"})
+    assert ran.outcome == "missing"
+
+
+def test_a_program_that_may_not_be_run_is_denied(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o644)
+    assert run_command([str(program)], 10, ENVIRON).outcome == "denied"

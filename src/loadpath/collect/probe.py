@@ -97,11 +97,11 @@ class Machine:
             return []
 
     def exists(self, path: str) -> bool:
-        """Whether something is there (a link counts by what it leads to)."""
+        """Whether something is there that this user can reach (a link counts by what it leads to)."""
         try:
             return self.path(path).exists()
         except OSError:
-            return True  # there, and not ours to look at
+            return False
 
     def readlink(self, path: str) -> str | None:
         """Where a link leads, as written; None where it is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -44,6 +45,9 @@ def run_command(argv: Sequence[str], timeout_s: float, environ: Mapping[str, str
         except FileNotFoundError:
             return Ran("missing", note=f"{argv[0]}: not found")
         except PermissionError as error:
+            # A folder of PATH that may not be entered gives this too, for a program that is nowhere.
+            if shutil.which(argv[0], path=environ.get("PATH")) is None and "/" not in argv[0]:
+                return Ran("missing", note=f"{argv[0]}: not found")
             return Ran("denied", note=str(error))
         except OSError as error:
             return Ran("failed", note=str(error))
