@@ -15,6 +15,10 @@ from loadpath.core.vocabulary import State
 from loadpath.reading.service import read_bytes
 
 
+TOLD = 0.005
+"""Errors below this share of a part are as good as none."""
+
+
 def judged(plan: Plan) -> Report:
     """The report on a plan: verdict, findings and remedies on its predicted lines, the ledger part by part."""
     text = "\n".join(plan.lines) + "\n"
@@ -72,7 +76,8 @@ def _verdict(plan: Plan, read: Report, findings: tuple[Finding, ...], doubt: int
 
 def _ledger(gpu: GpuPlan, plan: Plan) -> MemoryLedger:
     parts = tuple(
-        MemoryPart(p.name, p.bytes, p.basis if p.error is None else f"{p.basis}, ±{p.error:.0%}") for p in gpu.parts
+        MemoryPart(p.name, p.bytes, f"{p.basis}, ±{p.error:.0%}" if p.error and p.error >= TOLD else p.basis)
+        for p in gpu.parts
     )
     return MemoryLedger(gpu.gpu, gpu.total_bytes, parts, budget_bytes=gpu.budget_bytes, utilisation=plan.utilisation)
 

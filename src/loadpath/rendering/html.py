@@ -19,7 +19,7 @@ _COLOURS = (("weights", "#4c78a8"), ("non-torch", "#b279a2"), ("activation peak"
 def to_html(report: Report) -> str:
     """The whole report as an HTML document."""
     body = [
-        f'<span class="state {report.verdict.state}">{words.STATES[report.verdict.state]}</span>',
+        f'<span class="state {report.verdict.state}">{words.state(report)}</span>',
         f"<h1>{escape(report.verdict.sentence)}</h1>",
     ]
     if report.root:
@@ -32,7 +32,7 @@ def to_html(report: Report) -> str:
     body += _plan(report.plan) if report.plan else []
     body += [_figures(table) for table in report.tables] + _notes(report)
     style = files("loadpath.rendering").joinpath("report.css").read_text("utf-8")
-    title = escape(f"{words.STATES[report.verdict.state].capitalize()}: {report.verdict.sentence}")
+    title = escape(f"{words.state(report).capitalize()}: {report.verdict.sentence}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'

@@ -12,7 +12,7 @@ from loadpath.rendering import plan as planned
 
 def to_markdown(report: Report) -> str:
     """The whole report; evidence in fences, commands in code spans."""
-    parts = [f"## {words.STATES[report.verdict.state].capitalize()}: {report.verdict.sentence}"]
+    parts = [f"## {words.state(report).capitalize()}: {report.verdict.sentence}"]
     if report.root:
         parts += _finding(report.root)
     parts += _layers(report)

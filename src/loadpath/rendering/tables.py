@@ -93,7 +93,9 @@ def _widths(names: list[str], rows: list[list[str]], numeric: list[bool], width:
 
 def _wrapped(row: list[str], widths: list[int], numeric: list[bool], gap: str) -> list[str]:
     """One row as lines, each column set right (figures) or left."""
-    parts = [textwrap.wrap(text, max(w, 1), break_on_hyphens=False) or [""] for text, w in zip(row, widths, strict=True)]
+    parts = [
+        textwrap.wrap(text, max(w, 1), break_on_hyphens=False) or [""] for text, w in zip(row, widths, strict=True)
+    ]
     lines = []
     for depth in range(max(map(len, parts))):
         texts = [part[depth] if depth < len(part) else "" for part in parts]

@@ -89,7 +89,7 @@ def _in(block: RenderableType, left: int = 2) -> Padding:
 def _verdict(report: Report) -> RenderableType:
     state = report.verdict.state
     line = Text()
-    line.append(f" {words.STATES[state]} ", style=STATE_STYLES[state])
+    line.append(f" {words.state(report)} ", style=STATE_STYLES[state])
     line.append(f" {report.verdict.sentence}", style="bold")
     return line
 

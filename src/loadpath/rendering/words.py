@@ -23,6 +23,11 @@ ACTIONS = {
 }
 
 
+def state(report: Report) -> str:
+    """The verdict's label: a plan is one, whatever it says."""
+    return "PLANNED" if report.plan else STATES[report.verdict.state]
+
+
 def figure(name: str, value: Any) -> str:
     """One figure as `name value unit`, the unit taken from the name's ending."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
