@@ -14,7 +14,6 @@ from loadpath.core.units import show_bytes, show_count
 from loadpath.core.vocabulary import State
 from loadpath.reading.service import read_bytes
 
-
 TOLD = 0.005
 """Errors below this share of a part are as good as none."""
 
