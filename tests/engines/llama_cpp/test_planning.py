@@ -183,9 +183,33 @@ def test_its_own_reader_reads_the_planned_lines_back(shape: ModelShape, build: i
     shape=st.sampled_from([LLAMA_8B, MIXTURE]),
 )
 def test_more_context_never_frees_memory(context: int, slots: int, unified: bool, shape: ModelShape) -> None:
-    settings = {"ngl": 99, "parallel": slots, "kv_unified": str(unified).lower(), "fit": "off"}
+    settings: dict[str, Any] = {"ngl": 99, "parallel": slots, "kv_unified": str(unified).lower(), "fit": "off"}
     less, more = (plan(deployed(shape, c=length, **settings)) for length in (context, context + 4096))
     assert more.kv_bytes >= less.kv_bytes and more.activation_peak_bytes >= less.activation_peak_bytes
+
+
+def test_ollama_leaves_the_layers_behind_that_its_estimate_of_the_graph_has_no_room_for() -> None:
+    """A load by Ollama 0.19 on an RTX 3090 logged 49/65 layers, 13613.88 MiB of weights, 6272 MiB of cache on the card and
+    1920 on the host, and 916.08 MiB for the graph, which copies the output layer from the host."""
+    from loadpath.engines.llama_cpp.ollama import plan as ollama
+
+    card, shape = Card("NVIDIA GeForce RTX 3090", round(23.56 * GIB), capability=(8, 6)), model("Qwen2.5-32B-Instruct")
+    assert shape is not None
+    made = ollama(Deployment(shape, (card,), "ollama", (0, 19, 0), {"OLLAMA_CONTEXT_LENGTH": "32768"}))
+    text = "\n".join(made.lines)
+    assert "offloaded 49/65 layers to GPU" in text and "CPU KV buffer size =  1920.00 MiB" in text
+    assert made.weights_bytes / MIB == pytest.approx(13613.88, abs=0.01)
+    assert made.kv_bytes / MIB == 6272
+    assert made.activation_peak_bytes / MIB == pytest.approx(916.08, abs=0.1)
+
+
+def test_two_slots_of_a_window_model_on_a_t4() -> None:
+    """gemma-4-26B-A4B with `-c 32768 -np 2` at b8854: 640 MiB for its full layers, 600 for its window layers."""
+    card, shape = Card("Tesla T4", round(14.56 * GIB), capability=(7, 5)), model("gemma-4-26B-A4B-it")
+    assert shape is not None
+    made = plan(deployed(shape, card, version=(8854,), ctx_size=32768, parallel=2))
+    sizes_told = [float(x) for x in re.findall(r"llama_kv_cache: size = +([\d.]+) MiB", "\n".join(made.lines))]
+    assert sizes_told == [640, 600]
 
 
 def test_ollama_takes_its_context_from_its_version_and_its_cards() -> None:

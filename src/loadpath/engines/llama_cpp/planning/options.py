@@ -50,6 +50,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     fit: bool
     fit_margin: int
     fit_context: int
+    output_last: bool = False
+    """The output layer goes to a GPU when all others are there (Ollama); in llama.cpp it is the first."""
+    graph_reserve: tuple[int, int] = (0, 0)
+    """Bytes that Ollama estimates for the graph: with all layers on the GPUs, and with some."""
 
     @property
     def streams(self) -> int:

@@ -11,14 +11,10 @@ from itertools import accumulate
 
 import msgspec
 
-from loadpath.core.units import MIB
 from loadpath.engines.llama_cpp.planning import builds, compute
 from loadpath.engines.llama_cpp.planning.kv import Caches, Rows, caches
 from loadpath.engines.llama_cpp.planning.options import CELLS, Options
 from loadpath.engines.llama_cpp.planning.sizes import Sizes
-
-CUDA_CONTEXT_BYTES = 300 * MIB
-"""What a card lacks once llama.cpp has opened it (250 to 450 MiB in public logs of idle cards)."""
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -31,6 +27,10 @@ class Placement(msgspec.Struct, frozen=True):
     @property
     def on_gpu(self) -> int:
         return self.bounds[-1] - self.bounds[0]
+
+    def has_output(self, layers: int) -> bool:
+        """Whether a GPU holds the output layer of a model of so many layers."""
+        return self.bounds[0] <= layers < self.bounds[-1]
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -80,7 +80,8 @@ def by_count(machine: Machine, layers: int) -> Placement:
     """The last `layers` layers (the output layer first of all) on the GPUs, divided by `-ts` or by free memory."""
     total = machine.sizes.layers + 1
     active = min(layers, total)
-    start = total - active
+    end = total if active == total or not machine.options.output_last else total - 1
+    start = end - active
     if not machine.free:
         return Placement((total,))
     shares = machine.options.split or machine.free
@@ -90,7 +91,7 @@ def by_count(machine: Machine, layers: int) -> Placement:
     bounds = [start]
     for device in range(len(machine.free)):
         bounds.append(bounds[-1] + owners.count(device))
-    bounds[-1] = total if active else start
+    bounds[-1] = end if active else start
     return Placement(tuple(bounds), (0, min(machine.options.cpu_experts, machine.sizes.layers)))
 
 
@@ -136,7 +137,7 @@ def _copied(machine: Machine, placement: Placement) -> int:
     s = machine.sizes
     host = [*s.largest[: placement.bounds[0]], *s.largest_expert[: placement.bounds[0]]]
     host += s.largest_expert[slice(*placement.experts)]
-    if placement.bounds[0] > s.layers:
+    if not placement.has_output(s.layers):
         host.append(s.host_output)
     return max(host, default=0)
 
@@ -149,7 +150,7 @@ def _host(
     o, s, start = machine.options, machine.sizes, min(placement.bounds[0], machine.sizes.layers)
     away = _overlap((start, s.layers), placement.experts)
     weights = s.input + s.host_dense[start] + s.host_experts[start] + s.host_experts[away[1]] - s.host_experts[away[0]]
-    output_here = placement.bounds[0] > s.layers
+    output_here = not placement.has_output(s.layers)
     weights += s.host_output if output_here else 0
     weights += sum(size for buffer, size in s.pinned if not buffer.startswith("CUDA"))
     rows = (cache[start], state[start]) if o.cache_on_gpu else (cache[-1], state[-1])
@@ -187,8 +188,14 @@ def fitted(machine: Machine) -> Fitted:
 
 
 def _fits(machine: Machine, one: Load) -> bool:
-    margin = machine.options.fit_margin
-    return all(use.total + margin <= free for use, free in zip(one.gpus, machine.free, strict=False))
+    """Whether every GPU keeps its margin. Ollama counts its own estimate of the graph instead of the buffer's size."""
+    o = machine.options
+    margin, whole = o.fit_margin, one.placement.on_gpu == machine.sizes.layers + 1
+    graph = o.graph_reserve[0 if whole else 1]
+    return all(
+        use.total - use.compute + max(use.compute, graph) + margin <= free
+        for use, free in zip(one.gpus, machine.free, strict=False)
+    )
 
 
 def _shortened(machine: Machine, first: Load) -> Load:

@@ -16,7 +16,6 @@ from loadpath.engines.llama_cpp.planning.lines import Start, lines
 from loadpath.engines.llama_cpp.planning.mixes import base_type
 from loadpath.engines.llama_cpp.planning.options import Options, options
 from loadpath.engines.llama_cpp.planning.placement import (
-    CUDA_CONTEXT_BYTES,
     Fitted,
     Load,
     Machine,
@@ -30,6 +29,10 @@ from loadpath.planning.identity import identity
 
 DEFAULT_TYPE = "Q4_K_M"
 """What llama-server downloads of a repository where no type is named."""
+CONTEXT_BYTES = {"datacentre": 500 << 20, "other": 150 << 20}
+"""What llama.cpp's own CUDA context takes of a card before it asks for the free memory (public logs: 503 MiB on an A100;
+102 on a T4, 140 on an RTX 3090, 167 on a Quadro RTX 8000)."""
+DATACENTRE = ((7, 0), (8, 0), (9, 0), (10, 0), (10, 3))
 UNACCOUNTED_BYTES = 250 << 20
 """cuBLAS and kernels' own memory beside the buffers, once it computes (200 to 350 MiB in the exit tables of public logs)."""
 _TAG = re.compile(r":((?:UD-)?[A-Za-z0-9_]+)$")
@@ -83,7 +86,12 @@ def _machine(deployment: Deployment, o: Options, file_type: str) -> Machine:
 def free_of(card: Card) -> int:
     """Free bytes as llama.cpp sees them: its own CUDA context is there already."""
     free = card.total_bytes if card.free_bytes is None else min(card.free_bytes, card.total_bytes)
-    return free - CUDA_CONTEXT_BYTES
+    return free - context_of(card)
+
+
+def context_of(card: Card) -> int:
+    """Bytes of llama.cpp's CUDA context on the card."""
+    return CONTEXT_BYTES["datacentre" if card.capability in DATACENTRE else "other"]
 
 
 def _refused(machine: Machine, one: Load) -> tuple[int, str] | None:
@@ -118,7 +126,7 @@ def _as_plan(
     return Plan(
         model=shape.id, engine=engine, engine_version=f"b{o.build}", gpu=card.name, gpus=len(deployment.cards),
         fits=refused is None, weights_bytes=use.weights, activation_peak_bytes=use.compute,
-        non_torch_bytes=CUDA_CONTEXT_BYTES + UNACCOUNTED_BYTES if tightest is not None else 0, graph_bytes=0,
+        non_torch_bytes=context_of(card) + UNACCOUNTED_BYTES if tightest is not None else 0, graph_bytes=0,
         kv_bytes=use.cache + use.state, kv_tokens=kept.context, max_concurrency=round(kept.context / kept.slot_context, 2),
         max_model_len=kept.slot_context, total_bytes=card.total_bytes,
         budget_bytes=machine.free[tightest] if tightest is not None else 0, kv_bytes_per_token=per_token,
@@ -150,7 +158,7 @@ def _gpu(deployment: Deployment, machine: Machine, index: int, use: Use, assumed
         PlanPart("KV cache", use.cache, "exact"),
         PlanPart("recurrent state", use.state, "exact"),
         PlanPart("compute buffer", use.compute, "modelled", error),
-        PlanPart("context and libraries", CUDA_CONTEXT_BYTES + UNACCOUNTED_BYTES, "modelled", 0.3),
+        PlanPart("context and libraries", context_of(card) + UNACCOUNTED_BYTES, "modelled", 0.3),
     )
     kept = tuple(part for part in parts if part.bytes)
     return GpuPlan(index, card.name, card.total_bytes, machine.free[index], kept)
