@@ -59,7 +59,9 @@ qwen3_vl_moe:Qwen3VLMoeForConditionalGeneration seed_oss:SeedOssForCausalLM smol
 smolvlm:SmolVLMForConditionalGeneration solar_open:SolarOpenForCausalLM stablelm:StableLmForCausalLM
 starcoder2:Starcoder2ForCausalLM step3p7:Step3p7ForConditionalGeneration t5:T5ForConditionalGeneration
 umt5:UMT5ForConditionalGeneration vaultgemma:VaultGemmaForCausalLM voxtral:VoxtralForConditionalGeneration
-whisper:WhisperForConditionalGeneration zamba2:Zamba2ForCausalLM
+cohere2_moe:Cohere2MoeForCausalLM flint:FlintForCausalLM granite_swa:GraniteSWAForCausalLM
+granitemoe_swa:GraniteMoeSWAForCausalLM jais2:Jais2ForCausalLM kolibri1:Kolibri1ForCausalLM lara_mini:LaraMiniForCausalLM
+mellum:MellumForCausalLM hyperclovax:HyperCLOVAXForCausalLM whisper:WhisperForConditionalGeneration zamba2:Zamba2ForCausalLM
 """
 _HYBRID = (["conv"] * 3 + ["full_attention"]) * 4
 # name → model_type, class, settings: the other branches of a family

@@ -58,6 +58,9 @@ ARCHITECTURES: dict[str, str] = {
 """For configurations whose model_type is missing or shared: the class → the family."""
 
 _TIED = "tie_word_embeddings"
+_UNGATED = frozenset({"relu", "relu2", "gelu_new", "gelu_fast"})
+"""Activations that come with a plain feed-forward block in the architectures known so far."""
+_LAYER_NORM = ("layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon")
 ENCODERS = frozenset({
     "albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "eurobert", "gte", "modernbert", "mpnet",
     "nomic_bert", "roberta", "xlm-roberta", "xlm-roberta-xl", "clip", "siglip", "vit", "dinov2", "wav2vec2",
@@ -173,6 +176,8 @@ def guessed(f: Fields, architecture: str) -> ModelShape:
         qk_norm="head" if norm else "none",
         qk_norm_key=norm,
         windows="upper" if f.states("max_window_layers") else "pattern",
+        gated=f.text("hidden_act", "activation_function") not in _UNGATED,
+        norm_vectors=2 if f.states(*_LAYER_NORM) and not f.states("rms_norm_eps") else 1,
         router_bias=f.text("topk_method") == "noaux_tc",
         linear=_recurrent_kind(f),
     )
