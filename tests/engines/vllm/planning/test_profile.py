@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loadpath.core.units import GIB, MIB
-from loadpath.engines.vllm.planning import profile
+from loadpath.engines.vllm.planning import experts, profile
 from loadpath.engines.vllm.planning.options import options
 from loadpath.knowledge.models import model
 from loadpath.planning.cards import cards_of
@@ -78,3 +78,25 @@ def test_only_the_last_pipeline_stage_samples() -> None:
     assert shape is not None
     o = options(Deployment(shape, cards_of("2x H100 80GB"), settings={"pipeline-parallel-size": "2"}))
     assert profile.activation(shape, o, HOPPER, last_stage=False).sampler == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu", "version", "given", "kept"),
+    [
+        ("Qwen/Qwen3-30B-A3B", "H100 80GB", (0, 19, 0), {}, "routed"),
+        ("Qwen/Qwen3-30B-A3B", "B200", (0, 30, 0), {}, "none"),
+        ("Qwen/Qwen3-30B-A3B", "RTX PRO 6000", (0, 30, 0), {}, "outputs"),
+        ("Qwen/Qwen3-30B-A3B-FP8", "H100 80GB", (0, 19, 0), {}, "routed"),
+        ("Qwen/Qwen3-30B-A3B-FP8", "H100 80GB", (0, 19, 0), {"enable_expert_parallel": "true"}, "outputs"),
+        ("openai/gpt-oss-20b", "H100 80GB", (0, 19, 0), {}, "none"),
+        ("openai/gpt-oss-20b", "A100 80GB", (0, 19, 0), {}, "routed"),
+    ],
+)
+def test_the_experts_kernel_decides_what_is_kept(
+    name: str, gpu: str, version: tuple[int, ...], given: dict[str, str], kept: str
+) -> None:
+    shape = model(name)
+    assert shape is not None
+    settings = {key.replace("_", "-"): value for key, value in given.items()}
+    o = options(Deployment(shape, cards_of(gpu), version=version, settings=settings))
+    assert experts.buffers(shape, experts.routing(o), cards_of(gpu)[0].capability or (0, 0)) == kept

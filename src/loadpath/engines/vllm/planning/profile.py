@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from loadpath.core.shape import Attention, Dense, Experts, GatedDelta, LatentAttention, Layer, Mamba, ModelShape
+from loadpath.core.shape import Attention, Dense, GatedDelta, LatentAttention, Layer, Mamba, ModelShape
 from loadpath.core.units import KIB, MIB
-from loadpath.engines.vllm.planning import encoders, releases
+from loadpath.engines.vllm.planning import encoders, experts, releases
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.per_shape import per_shape
 
@@ -61,7 +61,7 @@ def activation(shape: ModelShape, options: Options, device: Device, last_stage: 
     """The peak on a rank; only the last pipeline stage samples."""
     batch = options.max_num_batched_tokens
     workspace, forward = _layers(
-        shape, options.tensor_parallel, options.dtype_bytes, _experts_key(options), _compiled(options),
+        shape, options.tensor_parallel, options.dtype_bytes, experts.routing(options), _compiled(options),
         device.capability or (8, 0),
     )  # fmt: skip
     multiply = matrix_workspace(device.capability)
@@ -118,18 +118,6 @@ def _triton_buffer(options: Options, device: Device, rows: int) -> int:
     return 4 * min(power, device.multiprocessors or DEFAULT_SMS)
 
 
-class _ExpertsKey(msgspec.Struct, frozen=True, cache_hash=True):
-    parallel: bool
-    data_parallel: int
-    kept: bool
-
-
-def _experts_key(options: Options) -> _ExpertsKey:
-    return _ExpertsKey(
-        options.expert_parallel, options.data_parallel, options.version >= releases.KEPT_WORKSPACE and not options.v0
-    )
-
-
 def _compiled(options: Options) -> bool:
     return not options.eager and not options.v0
 
@@ -139,14 +127,14 @@ def _layers(
     shape: ModelShape,
     ranks: int,
     element: int,
-    experts: _ExpertsKey,
+    how: experts.Routing,
     compiled: bool,
     capability: tuple[int, int],
 ) -> tuple[int, int]:
     """Bytes for each token of the batch: of the experts' kept workspace, and of the fullest layer without it."""
     workspace = forward = 0
     for layer in dict.fromkeys(shape.layers):
-        mine, kept = _feeds(shape, layer, ranks, element, experts, capability)
+        mine, kept = _feeds(shape, layer, ranks, element, how, capability)
         mixer = max((_mixer_width(mixer, ranks) for mixer in layer.mixers), default=0)
         # Compiled: residual and input of the block, and the next layer's query, key and value beside its output.
         beside = 2 * shape.hidden + mixer if compiled else 3 * shape.hidden
@@ -157,7 +145,7 @@ def _layers(
 
 
 def _feeds(
-    shape: ModelShape, layer: Layer, ranks: int, element: int, experts: _ExpertsKey, capability: tuple[int, int]
+    shape: ModelShape, layer: Layer, ranks: int, element: int, how: experts.Routing, capability: tuple[int, int]
 ) -> tuple[int, int]:
     """Bytes for each token inside a layer's feed-forward parts, and in workspaces that stay allocated."""
     inside = kept = 0
@@ -166,30 +154,14 @@ def _feeds(
             inside = max(inside, element * (3 if feed.gated else 2) * -(-feed.width // ranks))
             continue
         shared = element * (3 if feed.gated else 2) * -(-feed.shared_width // ranks)
-        work = _workspace(shape, feed, ranks, element, experts, capability)
+        work = experts.token_bytes(shape, feed, ranks, element, how, capability)
         routing = 4 * feed.count + element * shape.hidden + 20 * feed.active
-        if experts.kept:
+        if how.kept:
             kept = max(kept, work)
             inside = max(inside, shared + routing)
         else:
             inside = max(inside, shared + routing + work)
     return inside, kept
-
-
-def _workspace(
-    shape: ModelShape, feed: Experts, ranks: int, element: int, experts: _ExpertsKey, capability: tuple[int, int]
-) -> int:
-    """Two buffers for each routed token: gate and up beside their product, then the experts' outputs."""
-    scheme = shape.quantisation
-    if scheme is not None and "mxfp4" in (scheme.method, scheme.expert_format, scheme.format) and capability[0] >= 9:
-        return 0  # kernels with a layout of their own, without these buffers
-    width = feed.width if experts.parallel else -(-feed.width // ranks)
-    outputs = feed.latent or shape.hidden
-    both = (2 if feed.gated else 1) * width
-    routed = feed.active * (experts.data_parallel if experts.parallel else 1)
-    if experts.kept:
-        return element * routed * (max(width, outputs) + max(both, outputs))
-    return element * routed * (max(both, outputs) + width)
 
 
 def _mixer_width(mixer: object, ranks: int) -> int:

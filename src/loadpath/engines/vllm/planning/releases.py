@@ -24,6 +24,8 @@ KEPT_WORKSPACE: Version = (0, 13, 0)
 """Workspaces of the experts are kept for all layers and steps (seen in 0.16, not in 0.12)."""
 GRAPH_ESTIMATE: Version = (0, 18, 0)
 FLASHINFER_SAMPLER: Version = (0, 20, 0)
+FLASHINFER_EXPERTS: Version = (0, 21, 0)
+"""FlashInfer's kernels are preferred for unquantised experts on Blackwell (not in 0.19, seen in 0.24)."""
 GRAPHS_CHARGED: Version = (0, 20, 0)
 TOKENS_BY_CONCURRENCY: Version = (0, 20, 1)
 IN_FLIGHT_BATCHES: Version = (0, 26, 0)
