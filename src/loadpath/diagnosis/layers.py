@@ -47,7 +47,7 @@ _BY_ID: tuple[tuple[Layer, tuple[str, ...]], ...] = (
     ("device-nodes", ("device-node-*", "gpu-no-device-files", "gpu-uvm-file-missing", "nvidia-uvm-node-missing", "gpu-access-*",
                       "container-lost-gpu-access", "gpu-not-requested", "selinux-denies-gpu", "gpu-open-fails")),
     ("user-driver", ("libcuda-*", "stub-libcuda", "forward-compat-unsupported", "no-cuda-device", "cuda-init-failed",
-                     "driver-capability-missing", "driver-not-injected", "fabric-*", "driver-call-hangs")),
+                     "driver-capability-missing", "driver-not-injected", "fabric-*", "cuda-integrity-check", "gpu-busy-or-unavailable")),
     ("engine", ("engine-not-answering", "engine-unhealthy", "engine-not-listening", "engine-process-*")),
     ("compiled-kernels", ("gpu-code-*",)),
 )  # fmt: skip

@@ -8,13 +8,14 @@ from typing import Any
 from loadpath.core.case import Case, version_numbers
 from loadpath.core.facts.errors import Symptom
 from loadpath.core.facts.gpu import DeviceNode
-from loadpath.core.facts.machine import CudaCalled, DriverLibrary
+from loadpath.core.facts.machine import CudaCalled, DriverLibrary, NvmlFailed
 from loadpath.core.facts.stack import EnvironmentVariable
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.vocabulary import Certainty, Severity
 from loadpath.diagnosis.machine_module import loaded_version
 from loadpath.diagnosis.machine_nodes import inside_container
 from loadpath.diagnosis.rule import Rule, finding
+from loadpath.diagnosis.stack import stack_of
 
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 OF_LIBRARIES = (803, 804, 35, 34)
@@ -134,19 +135,55 @@ def judge_parts(case: Case) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def judge_code(case: Case) -> Iterator[Finding]:
-    """cuInit failed with a code that no row knows by its name."""
+_ROW_OF_CODE = {
+    3: "cuda-init-failed", 34: "stub-libcuda", 46: "gpu-busy-or-unavailable", 100: "no-cuda-device", 103: "cuda-integrity-check",
+    304: "cuda-init-failed", 802: "fabric-not-ready", 803: "libcuda-kernel-mismatch", 804: "forward-compat-unsupported",
+    805: "mps-no-server", 999: "cuda-init-failed",
+}  # fmt: skip
+
+
+def judge_cuda(case: Case) -> Iterator[Finding]:
+    """What cuInit answered, called by loadpath itself: no library, or a code."""
     called = case.last(CudaCalled)
-    if called is None or not called.code:
+    if called is None:
         return
-    if any(s.span.source == called.span.source for s in case.all(Symptom)):
-        return
-    values = {"code": called.code, "text": called.error or "a code without a name here"}
-    yield finding("cuda-init-failed", [called], case=case, values=values, certainty="established")
+    if called.library is None:
+        inside = inside_container(case)
+        changes: dict[str, Any] = {"boundary": "container-injection"} if inside else {}
+        yield finding("libcuda-missing", [called], case=case, certainty="established", **changes)
+    elif called.code:
+        stack = stack_of(case)
+        values = {**stack.values(), "code": called.code, "text": called.error or "a code that has no name here"}
+        if stack.data_centre is not False:
+            values.pop("gpu", None)
+        if (hidden := _hidden(case)) is not None:
+            values["cvd"] = hidden or "(empty)"
+        yield finding(
+            _ROW_OF_CODE.get(called.code, "cuda-init-failed"),
+            [called],
+            case=case,
+            values=values,
+            certainty="established",
+        )
+
+
+def _hidden(case: Case) -> str | None:
+    """The value of CUDA_VISIBLE_DEVICES where it hides every GPU."""
+    value = next((v.value for v in reversed(case.all(EnvironmentVariable)) if v.name == "CUDA_VISIBLE_DEVICES"), None)
+    return value if value in ("", "-1", "none", "NoDevFiles") else None
+
+
+def judge_nvml(case: Case) -> Iterator[Finding]:
+    """NVML does not start, for a reason that no row of its own knows."""
+    known = {(s.span.source, s.span.first_line) for s in case.all(Symptom)}
+    for failed in case.all(NvmlFailed)[:1]:
+        if (failed.span.source, failed.span.first_line) not in known:
+            yield finding("nvml-fails", [failed], case=case, values={"words": failed.words})
 
 
 RULES = (
     Rule(judge_libcuda, (DriverLibrary,), ("stub-libcuda", "libcuda-of-other-version"), (CudaCalled,)),
     Rule(judge_parts, (DriverLibrary, DeviceNode), ("driver-capability-missing",), (EnvironmentVariable,)),
-    Rule(judge_code, (CudaCalled,), ("cuda-init-failed",)),
+    Rule(judge_cuda, (CudaCalled,), ("libcuda-missing", *dict.fromkeys(_ROW_OF_CODE.values())), (EnvironmentVariable,)),
+    Rule(judge_nvml, (NvmlFailed,), ("nvml-fails",)),
 )

@@ -21,9 +21,12 @@ from loadpath.core.facts.gpu import (
     SmiSnapshot,
     Topology,
 )
+from loadpath.core.facts.machine import NvmlFailed
 from loadpath.core.facts.stack import GpuModel
 from loadpath.core.text import Capture, Line
 from loadpath.readers.nvidia_smi_fields import Record, facts_of, memory
+
+FAILED = "Failed to initialize NVML: "
 
 
 def extent(lines: Sequence[Line], i: int) -> int:
@@ -35,6 +38,8 @@ def read(capture: Capture) -> Iterator[Fact]:
     lists: set[str] = set()
     system: tuple[Line, dict[str, Any]] | None = None
     for line in capture.lines:
+        if line.raw.startswith(FAILED):
+            yield NvmlFailed(**at(capture, line), words=line.raw.removeprefix(FAILED).strip())
         told = _object(line)
         if "system" in told:
             system = line, told

@@ -128,6 +128,12 @@ class DriverLibrary(Fact, frozen=True, kw_only=True):
         return "/compat/" in f"{self.path} {self.real}"
 
 
+class NvmlFailed(Fact, frozen=True, kw_only=True):
+    """NVML could not be initialised, in nvidia-smi's words."""
+
+    words: str
+
+
 class CudaCalled(Fact, frozen=True, kw_only=True):
     """What libcuda's first calls gave. `code`: of cuInit, None where it did not come back; `devices`: their count;
     `cuda`: the newest CUDA that this libcuda offers; `library`: the file that was loaded, None where none could be."""
