@@ -49,7 +49,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("kernel-module", "kernel_modules", ("#loadpath-sample",), alone=True),
     ReaderEntry("device-access", "device_access", ("#loadpath-sample",), alone=True),
     ReaderEntry("user-driver", "user_driver", ("#loadpath-sample",), alone=True),
-    ReaderEntry("cuda-init", "cuda_init", ("#loadpath-sample",)),
+    ReaderEntry("cuda-init", "cuda_init", ("#loadpath-sample",), alone=True),
     ReaderEntry("nvml", "nvml", ("#loadpath-sample",)),
     ReaderEntry("inventory", "inventory", ("#loadpath-sample",), alone=True),
     ReaderEntry("framework", "inventory", ("#loadpath-sample",)),
