@@ -199,3 +199,14 @@ def test_a_runtime_of_docker_by_its_bare_name(machine: Machine) -> None:
     assert "/etc/docker/daemon.json" in found.cause
     tree.file("/usr/bin/nvidia-container-runtime")
     assert not [f for f in tree.check().findings if f.id == "container-runtime-program-gone"]
+
+
+def test_fabric_manager_of_another_version_than_the_driver(machine: Machine) -> None:
+    tree = machine()
+    for name, text in (("vendor", "0x10de"), ("device", "0x22a3"), ("class", "0x068000")):
+        tree.file(f"/sys/bus/pci/devices/0000:a1:00.0/{name}", text)
+    tree.file("/usr/bin/nv-fabricmanager")
+    tree.command("nv-fabricmanager --version", f"Fabric Manager version is : {OLD}\n")
+    found = named(tree.check(), "fabric-manager-version")
+    assert OLD in found.title
+    assert DRIVER in found.title

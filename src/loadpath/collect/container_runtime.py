@@ -21,9 +21,19 @@ from loadpath.core.facts.runtime import (
     ServiceState,
 )
 
-_VERSIONED = ("docker", "podman", "containerd", "crio", "runc", "crun", "nvidia-ctk", "nvidia-container-cli")
+_VERSIONED = (
+    "docker",
+    "podman",
+    "containerd",
+    "crio",
+    "runc",
+    "crun",
+    "nvidia-ctk",
+    "nvidia-container-cli",
+    "nv-fabricmanager",
+)
 _OTHERS = ("dockerd", "nerdctl", "crictl", "kubelet", "nvidia-container-runtime", "nvidia-container-runtime-hook",
-           "nvidia-cdi-hook", "nv-fabricmanager", "nvidia-persistenced")  # fmt: skip
+           "nvidia-cdi-hook", "nvidia-persistenced")  # fmt: skip
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*(?:[-~+.][\w.]+)?")
 _TOML = ("/etc/containerd/config.toml", "/etc/containerd/conf.d", "/etc/crio/crio.conf", "/etc/crio/crio.conf.d",
          "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",

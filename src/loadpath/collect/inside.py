@@ -5,6 +5,7 @@ One shell script that only reads: it needs nothing but /bin/sh in the image. It 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
@@ -29,7 +30,8 @@ for d in $D /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr
   for f in "$d"/libcuda.so.1 "$d"/libnvidia-ml.so.1; do [ -e "$f" ] && echo "library: $f $(readlink -f "$f")"; done
 done
 for f in /usr/local/cuda*/compat/libcuda.so.*.*; do [ -e "$f" ] && echo "compat: $f"; done
-env | grep -E '^(NVIDIA_|CUDA_|NCCL_|LD_LIBRARY_PATH=|LD_PRELOAD=|PYTORCH_|TORCH_|HF_HOME=|VLLM_[A-Z_]*=)' | sed 's/^/env: /'
+env | grep -E '^(NVIDIA_|CUDA_|NCCL_|LD_LIBRARY_PATH=|LD_PRELOAD=|PYTORCH_|TORCH_|HF_HOME=|VLLM_[A-Z_]*=)' |
+  grep -vE '^[A-Z_]*(TOKEN|SECRET|PASSW|API_?KEY|AUTH)' | sed 's/^/env: /'
 echo "shm: $(df -kP /dev/shm 2>/dev/null | tail -n 1)"
 grep -E '^Max (locked memory|open files|stack size)' /proc/self/limits | sed 's/^/limit: /'
 for f in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do [ -r "$f" ] && echo "memory: $(cat "$f")"; done
@@ -79,10 +81,14 @@ def _from_image(machine: Machine, image: str, announce: Announce) -> Iterator[Sa
         yield _unknown(machine, f"image {image}", "inside-image")
         return
     ask = _ASK[tool.rpartition("/")[2]]
-    begin, end = [tool, "run", "--rm", "--pull=never", "--network=none"], ["--entrypoint", "/bin/sh", image, "-c"]
+    name = f"loadpath-look-{os.getpid()}"
+    begin = [tool, "run", "--rm", f"--name={name}", "--pull=never", "--network=none"]
+    end = ["--entrypoint", "/bin/sh", image, "-c"]
     tried = _look(machine, [*begin, *ask, *end], f"image {image}", tool, " ".join(ask), "inside-image", announce)
     yield tried
-    if tried.kind == "log":  # no GPU could be given: what the image holds is worth a look all the same
+    if tried.outcome == "timed-out":  # the client was ended, its container was not: it is ours, nobody else removes it
+        machine.run([tool, "rm", "--force", name])
+    elif tried.kind == "log":  # no GPU could be given: what the image holds is worth a look all the same
         yield _look(machine, [*begin, *end], f"image {image}", tool, "", "inside-image", announce)
 
 

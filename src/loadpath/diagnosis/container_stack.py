@@ -248,9 +248,14 @@ def judge_fabric(case: Case) -> Iterator[Finding]:
     service = next((s for s in case.all(ServiceState) if s.name == "nvidia-fabricmanager"), None)
     if not switches or inside_container(case) or not case.has(ProgramFound):
         return
+    version = loaded_version(case)
+    installed = programs(case).get("nv-fabricmanager")
+    if installed is not None and installed.version and version and installed.version != version:
+        values = {"manager": installed.version, "driver": version}
+        yield finding("fabric-manager-version", [installed, *switches[:1]], case=case, values=values, step="unseen")
+        return
     if service is not None and (service.running or service.active == "active"):
         return
-    version = loaded_version(case)
     exact = f" ({version})" if version else ""
     if service is None:
         how = "It is not installed."
@@ -316,7 +321,7 @@ RULES = (
     Rule(judge_configuration, (), ("container-configuration-unreadable", "toolkit-ldconfig-missing", "toolkit-no-cgroups"),
          uses=(ConfigBroken, ToolkitSetting)),
     Rule(judge_fragile, (RuntimesKnown,), ("container-gpu-access-fragile",)),
-    Rule(judge_fabric, (PciDevice, ProgramFound), ("fabric-manager-not-running",), uses=(ServiceState,)),
+    Rule(judge_fabric, (PciDevice, ProgramFound), ("fabric-manager-not-running", "fabric-manager-version"), uses=(ServiceState,)),
     Rule(judge_plugin, (PluginSockets,), ("device-plugin-missing", "device-plugin-without-devices")),
     Rule(judge_capabilities, (EnvironmentVariable, DriverLibrary), ("driver-capability-missing",)),
 )  # fmt: skip

@@ -13,6 +13,7 @@ from loadpath.core.facts.runtime import (
     EndpointAsked,
     EngineInstalled,
     EngineProcess,
+    HostSetting,
     InsideSeen,
     PathSeen,
     RuntimeBinary,
@@ -109,6 +110,9 @@ def host(case: Case) -> Proof | None:
     if memory is None or memory.available_bytes is None or memory.total_bytes is None:
         return None
     parts = [f"{show_bytes(memory.available_bytes)} of {show_bytes(memory.total_bytes)} RAM available"]
+    cache = next((s.value for s in case.all(HostSetting) if s.name == "memory.page-cache"), "")
+    if cache.isdigit():
+        parts.append(f"page cache {show_bytes(int(cache))}")
     shm = next((f for f in case.all(FilesystemUse) if f.mount == "/dev/shm"), None)
     if shm is not None:
         parts.append(f"/dev/shm {show_bytes(shm.size_bytes)}")

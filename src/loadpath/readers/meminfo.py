@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from loadpath.core.facts.base import Fact, at
 from loadpath.core.facts.host import HostMemory
-from loadpath.core.facts.runtime import HugePages
+from loadpath.core.facts.runtime import HostSetting, HugePages
 from loadpath.core.text import Capture, Line
 from loadpath.core.units import KIB
 
@@ -45,6 +45,9 @@ def read(capture: Capture) -> Iterator[Fact]:
         used_share=used / total if used is not None and total else None, swap_total_bytes=swap,
         swap_used_bytes=swap - swap_free if swap is not None and swap_free is not None else None,
     )  # fmt: skip
+    if "Cached" in rows:
+        cached, line = rows["Cached"]
+        yield HostSetting(**at(capture, line), name="memory.page-cache", value=str(cached))
     if rows.get("HugePages_Total", (0, first))[0] and "Hugepagesize" in rows:
         count, line = rows["HugePages_Total"]
         page = rows["Hugepagesize"][0]
