@@ -40,6 +40,14 @@ def test_an_engine_s_pool_is_nine_tenths_of_what_its_load_leaves() -> None:
     assert 132_608 * token_bytes(llama(), 1, 2) / GIB == pytest.approx(64.75, rel=0.001)
 
 
+def test_the_pytorch_backend_holds_more_outside_torch() -> None:
+    """Logged by TensorRT-LLM 1.2.0rc4 for Llama-3-8B on an H200: 15.06 GiB of weights, 109.96 GiB of cache."""
+    card = Card("NVIDIA H200", round(139.81 * GIB), capability=(9, 0))
+    made = planned("tensorrt-llm", (1, 2), card, shape=llama("Meta-Llama-3-8B-Instruct"))
+    assert made.weights_bytes / GIB == pytest.approx(15.06, rel=0.01)
+    assert made.kv_bytes / GIB == pytest.approx(109.96, rel=0.005)
+
+
 def test_tgi_leaves_a_tenth_of_the_whole_card() -> None:
     made = planned("tgi")
     assert (made.weights_bytes + made.kv_bytes + made.non_torch_bytes) / A100.total_bytes == pytest.approx(

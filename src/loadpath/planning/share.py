@@ -47,6 +47,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     of_total: bool = False
     """The share is one of the whole card, weights included (TGI); else of what is free."""
     most_tokens: int | None = None
+    context_bytes: int | None = None
+    """What the engine takes outside its framework's allocator, where it is known; else that of a bare CUDA context."""
 
 
 class Settings:
@@ -139,7 +141,7 @@ def planned(
     """The plan of a deployment whose cache is a share of what is free."""
     shape, ranks = deployment.shape, asked.tp * asked.pp
     card = min(deployment.cards, key=lambda one: one.total_bytes if one.free_bytes is None else one.free_bytes)
-    context = CONTEXT_BYTES["many" if ranks > 1 else "one"]
+    context = asked.context_bytes or CONTEXT_BYTES["many" if ranks > 1 else "one"]
     free = (card.total_bytes if card.free_bytes is None else card.free_bytes) - context
     held = max(weights(shape, Split(tp=asked.tp, pp=asked.pp, stage=i)).bytes for i in range(asked.pp))
     if asked.of_total:

@@ -12,10 +12,14 @@ from loadpath.core.plan import Plan
 from loadpath.core.units import GIB, MIB
 from loadpath.planning.deployment import Deployment, Version
 from loadpath.planning.share import Request, Settings, Sums, activation_bytes, element_bytes, planned
+from loadpath.planning.split import ceil_div
 
 NEWEST: Version = (1, 2, 0)
 PYTORCH_SINCE: Version = (1, 0)
 """trtllm-serve runs models by PyTorch unless an engine is built."""
+OUTSIDE_TORCH = {"one": round(1.5 * GIB), "many": round(2.7 * GIB)}
+"""CUDA context, kernels' modules and graphs of the PyTorch backend. A start of 1.2.0rc4 on one H200 logged 2.55 GiB, a
+cache for the trial step (1 GiB, given back) in it; `many` adds what other engines' communicators take."""
 DEFAULT_SHARE, DEFAULT_TOKENS, DEFAULT_BATCH = 0.9, 8192, 2048
 
 
@@ -27,13 +31,17 @@ def plan(deployment: Deployment) -> Plan:
     tokens = given.whole("max_num_tokens") or DEFAULT_TOKENS
     batch = given.whole("max_batch_size") or DEFAULT_BATCH
     pytorch = version >= PYTORCH_SINCE
+    context = given.whole("max_seq_len") or shape.max_position
+    # The PyTorch backend tries a step of requests as long as they may be: few of them, so few logits.
+    sequences = ceil_div(tokens, max(1, min(tokens, context - 1))) if pytorch else min(batch, tokens)
     asked = Request(
         engine="tensorrt-llm", version=".".join(map(str, version)), tp=tp, pp=pp,
         share=given.number("kv_cache_free_gpu_memory_fraction", "kv_cache_free_gpu_mem_fraction", "free_gpu_memory_fraction")
         or DEFAULT_SHARE,
-        context=given.whole("max_seq_len") or shape.max_position, block=32 if pytorch else 64,
+        context=context, block=32 if pytorch else 64,
         element_bytes=element_bytes(given.text("kv_cache_dtype"), shape),
-        activations=activation_bytes(shape, tp, tokens, min(batch, tokens)), most_tokens=given.whole("max_tokens"),
+        activations=activation_bytes(shape, tp, tokens, sequences), most_tokens=given.whole("max_tokens"),
+        context_bytes=OUTSIDE_TORCH["many" if tp * pp > 1 else "one"] if pytorch else None,
     )  # fmt: skip
 
     def lines(sums: Sums) -> Iterator[str]:
