@@ -145,6 +145,19 @@ def test_one_variant_that_fits_is_enough(python: FakePython) -> None:
     assert told(libraries, python.machine(), "SymbolsUnfound") == []
 
 
+def test_variants_none_of_which_finds_its_library_are_told(python: FakePython) -> None:
+    def core(number: int) -> bytes:
+        return library(needed=["libtorch_cpu.so", f"libavutil.so.{50 + number}"])
+
+    python.package("torchcodec", "0.9", {f"torchcodec/libtorchcodec_core{n}.so": core(n) for n in (6, 7)})
+    assert [row["needed"] for row in told(libraries, python.machine(), "LibraryUnfound")] == [
+        "libavutil.so.56",
+        "libavutil.so.57",
+    ]
+    python.put("/usr/lib/libavutil.so.57", library())
+    assert told(libraries, python.machine(), "LibraryUnfound") == []
+
+
 def test_a_folder_in_ld_library_path_shadows_torchs_own(python: FakePython) -> None:
     python.package(
         "nvidia-nvjitlink", "12.8.93", {"nvidia/nvjitlink/lib/libnvJitLink.so.12": library(soname="libnvJitLink.so.12")}

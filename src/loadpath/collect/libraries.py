@@ -109,9 +109,7 @@ class Followed:
         self.modules.append(path)
         self.needs += len(elf.dynamic.needed)
         for wanted in self._open_needs(path, elf):
-            # Of extensions there may be one for each version of a system library: only CUDA's count there.
-            if module or name_of(wanted):
-                self.unfound.setdefault((self._package(path), wanted), []).append(path)
+            self.unfound.setdefault((self._package(path), wanted), []).append(path)
         self._functions(path, elf)
         for short in self.system.short(path, elf) if module else ():
             self.old.setdefault((self._package(path), short.wanted), (path, short))
