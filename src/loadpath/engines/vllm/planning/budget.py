@@ -20,8 +20,8 @@ SWITCH_COMMUNICATOR_BYTES, LINK_COMMUNICATOR_BYTES, SLOT_COMMUNICATOR_BYTES = 43
 """Buffers of a communicator that come with its first use: behind NVSwitch (0.42 GiB: H100, 0.11), over NVLink (0.26: V100,
 0.6), over PCIe (0.05: cards of 16 and 24 GB, 0.9 to 0.22)."""
 SWITCH_BYTES, DOUBLING_BYTES = 1875 * MIB, 100 * MIB
-"""Fused and multicast all-reduces of compiled models on NVSwitch boards (on by default since 0.17): 1.83 GiB at two ranks,
-0.1 more for each doubling (five starts of 0.19, H100). Taken during the pass, before graphs are tried."""
+"""Communicators and multicast all-reduces on NVSwitch boards, taken during the pass: 1.83 GiB at two ranks, 0.1 more for
+each doubling (five starts of 0.19, H100; the step lies between 0.12 and 0.19)."""
 EARLY_COMMUNICATOR_BYTES = 1600 * MIB
 """Communicators of NVSwitch cards before the baseline (free memory at the start of six logged runs): charged by versions
 that measure their baseline earlier."""
@@ -73,7 +73,7 @@ def non_torch(card: Card, options: Options) -> int:
     ranks = options.tensor_parallel
     if ranks == 1:
         return size + (SLOT_COMMUNICATOR_BYTES if options.pipeline_parallel > 1 else 0)
-    if options.version >= releases.GRAPH_ESTIMATE and not options.eager and nvswitch(card):
+    if options.version >= releases.LATE_COMMUNICATORS and nvswitch(card):
         return size + SWITCH_BYTES + _doublings(ranks)
     if options.version < releases.NCCL_BEFORE_BASELINE and nvswitch(card):
         size += EARLY_COMMUNICATOR_BYTES + _doublings(ranks)

@@ -48,8 +48,8 @@ _FAMILIES: dict[str, Encoder] = {
     "llava": Encoder(576, 1, 1024, 2 * 4096),
     "llava_next": Encoder(2928, 1, 1024, 2 * 4096),
 }
-PLACEHOLDER_ROWS = ((0, 11, 0), (0, 15, 0))
-"""Releases that kept a row of output for every placeholder (read in 0.12; gone in 0.16)."""
+PLACEHOLDER_ROWS = ((0, 11, 0), (0, 13, 0))
+"""Releases that kept a row of output for every placeholder: from the first to before the second."""
 LIVE_WIDTHS = 3
 """Tensors of the encoder's width that live beside its feed-forward block: residual, its input, its output."""
 

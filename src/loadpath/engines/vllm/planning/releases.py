@@ -21,11 +21,13 @@ STATE_MODES: Version = (0, 16, 0)
 TRITON_SAMPLER: Version = (0, 17, 0)
 """Top-k and top-p by a kernel in place; before, by sorting the logits."""
 KEPT_WORKSPACE: Version = (0, 13, 0)
-"""Workspaces of the experts are kept for all layers and steps (seen in 0.16, not in 0.12)."""
+"""Workspaces of the experts are kept for all layers and steps."""
+LATE_COMMUNICATORS: Version = (0, 17, 0)
+"""PyTorch 2.10 with its NCCL, and fused all-reduces by default: more buffers behind NVSwitch."""
 GRAPH_ESTIMATE: Version = (0, 18, 0)
-FLASHINFER_SAMPLER: Version = (0, 20, 0)
-FLASHINFER_EXPERTS: Version = (0, 21, 0)
-"""FlashInfer's kernels are preferred for unquantised experts on Blackwell (not in 0.19, seen in 0.24)."""
+FLASHINFER_SAMPLER: Version = (0, 21, 0)
+FLASHINFER_EXPERTS: Version = (0, 20, 0)
+"""FlashInfer's kernels are preferred for unquantised experts on Blackwell."""
 GRAPHS_CHARGED: Version = (0, 20, 0)
 TOKENS_BY_CONCURRENCY: Version = (0, 20, 1)
 IN_FLIGHT_BATCHES: Version = (0, 26, 0)
