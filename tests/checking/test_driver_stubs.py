@@ -112,6 +112,15 @@ def test_who_holds_the_memory_is_told(machine: Machine) -> None:
     assert "4711" in held.cause
 
 
+def test_memory_without_a_process_is_joined_with_who_holds_the_device(machine: Machine) -> None:
+    tree = machine("used.0 70600")
+    tree.link("/proc/4711/fd/3", "/dev/nvidia0")
+    tree.file("/proc/4711/status", "Name:\tEngineCore\nState:\tS (sleeping)\nUid:\t0\t0\t0\t0\n")
+    tree.file("/proc/4711/cgroup", f"0::/system.slice/docker-{'ab' * 32}.scope\n")
+    holders = next(f for f in tree.check().findings if f.id == "gpu-device-holders")
+    assert "EngineCore (process 4711, container abababababab)" in holders.cause and "68.95 GiB" in holders.cause
+
+
 def test_a_driver_call_that_hangs_is_a_finding_and_kills_nothing_else(machine: Machine) -> None:
     report = machine("hang cuInit", timeout_s=1.0).check()
     assert report.root_cause == "driver-call-hangs"

@@ -15,7 +15,8 @@ from loadpath.core.facts.machine import (
     Whereabouts,
 )
 from loadpath.core.report import Finding
-from loadpath.diagnosis.gpu_words import say
+from loadpath.core.units import show_bytes
+from loadpath.diagnosis.gpu_words import SMALL, gpus_now, say
 from loadpath.diagnosis.machine_module import loaded_version
 from loadpath.diagnosis.rule import Rule, finding
 
@@ -151,9 +152,16 @@ def judge_holders(case: Case) -> Iterator[Finding]:
     more = f", and {len(holders) - MOST_HOLDERS} more" if len(holders) > MOST_HOLDERS else ""
     values = {
         "count": len(holders), "names": say(list(dict.fromkeys(h.name for h in holders))[:4]), "list": "; ".join(told) + more,
+        "unseen": _without_process(case),
         "hidden": sight.hidden if sight and sight.hidden else None, "shown": sight.shown if sight else None,
     }  # fmt: skip
     yield finding("gpu-device-holders", holders, case=case, values=values)
+
+
+def _without_process(case: Case) -> str | None:
+    """The memory of GPUs whose process list is empty, as in another PID namespace; None where there is none."""
+    used = sum(g.state.used_bytes or 0 for g in gpus_now(case) if not g.processes and (g.state.used_bytes or 0) > SMALL)
+    return show_bytes(used) if used else None
 
 
 RULES = (
