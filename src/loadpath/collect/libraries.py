@@ -124,8 +124,9 @@ class Followed:
 
     def _without_variants(self, broken: list[str]) -> list[str]:
         """Without modules of which another variant is whole: packages bring one for each torch (`pg_2_9_0`, `pg_2_10_0`)."""
-        fine = {_variant(p) for p in self.modules if p not in broken}
-        return [path for path in broken if _variant(path) not in fine]
+        all_broken = {path for askers in self.unfound.values() for path in askers} | set(self.undefined)
+        whole = {_variant(path) for path in self.modules if path not in all_broken}
+        return [path for path in broken if _variant(path) not in whole]
 
     def _unfound(self, wanted: str, askers: list[str]) -> str:
         package = self.owned.get(askers[0])
