@@ -86,6 +86,11 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = asyncio.get_running_loop().call_later(AFTER_DONE, self._late, "done")
 
+    def cancel(self) -> None:
+        """End what is under way, as cancelled."""
+        self._finish("cancelled")
+        self.abort()
+
     def _late(self, outcome: Outcome) -> None:
         self._finish(outcome)
         self.abort()
@@ -138,6 +143,11 @@ class Pool:
         self._idle.clear()
         for _ in range(3):
             await asyncio.sleep(0)
+
+    def cancel_all(self) -> None:
+        """End every request that is under way."""
+        for connection in list(self._all):
+            connection.cancel()
 
     def _forget(self, connection: Connection) -> None:
         self._all.discard(connection)

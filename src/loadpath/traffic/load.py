@@ -12,10 +12,10 @@ from loadpath.traffic.goal import Goal, bucket_of
 from loadpath.traffic.prompts import Message, Talk
 from loadpath.traffic.sender import Sender
 
-GONE_SECONDS = 5.0
+GONE_SECONDS = 3.0
 """For so long nothing but failed connections: the server is gone."""
 GONE_REQUESTS = 5
-_PAUSE = 0.1  # seconds after a failed connection, so that a dead server is not asked in a tight loop
+_PAUSE = 0.5  # seconds after a failed connection, so that a dead server is not asked in a tight loop
 _POLL = 0.02
 
 Told = Callable[[Exchange], None]
