@@ -225,18 +225,30 @@ def test_ollama_takes_its_context_from_its_version_and_its_cards() -> None:
 
 
 SERVE = """
-import os, sys, xllamacpp
+import sys, time, xllamacpp
 params = xllamacpp.CommonParams()
 params.model.path, params.n_ctx, params.n_parallel = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 params.kv_unified, params.cache_type_k, params.cache_type_v = sys.argv[4] == "true", int(sys.argv[5]), int(sys.argv[6])
 params.hostnames, params.port, params.verbosity, params.cpuparams.n_threads = ["127.0.0.1"], 0, 4, 1
 params.warmup, params.no_extra_bufts = False, True
 server = xllamacpp.Server(params)
-sys.stdout.flush()
-os._exit(0)
+time.sleep(60)
 """
 _NUMBERS = {"f16": 1, "q4_0": 2, "q8_0": 8}
 _SIZE = re.compile(r"(?:model buffer|KV buffer) size =\s*[\d.]+ MiB|llama_kv_cache: size = .*")
+
+
+def _until_it_listens(command: list[str]) -> str:
+    """What it prints: a thread of its own writes the log, so an exit right after the load may cut it."""
+    told: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace") as server:
+        assert server.stdout is not None
+        for line in server.stdout:
+            told.append(line)
+            if "listening on" in line:
+                break
+        server.kill()
+    return "".join(told)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +276,7 @@ def test_a_real_llama_cpp_prints_the_planned_lines(
         str(_NUMBERS[key]),
         str(_NUMBERS[value]),
     ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+    text = _until_it_listens(command)
     opened = open_model(str(path))
     settings = {
         "ctx-size": str(context),
@@ -274,6 +286,6 @@ def test_a_real_llama_cpp_prints_the_planned_lines(
         "cache-type-v": value,
     }
     made = plan(Deployment(opened.shape, (), "llama.cpp", None, settings, checkpoint=opened.checkpoint))
-    logged = _SIZE.findall(done.stdout.decode("utf-8", "replace"))
+    logged = _SIZE.findall(text)
     planned = _SIZE.findall("\n".join(made.lines))
     assert planned and logged[-len(planned) :] == planned
