@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+import msgspec
+
 from loadpath.collect.binaries.elf import BadElf, opened
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.pythons import Environment, environments, found_environments
@@ -129,9 +131,10 @@ def _started(machine: Machine) -> Sample:
         if chosen
         else "python3"
     )
-    return machine.run(
+    asked = machine.run(
         (python, "-c", _QUESTIONS), max(START_SECONDS, machine.timeout_s), name="torch-started", kind="framework"
     )
+    return msgspec.structs.replace(asked, command=f"{python} -c 'import torch; …'")
 
 
 PROBES = (Probe("torch", "inventory", "framework", installed),)

@@ -98,8 +98,8 @@ def contested(case: Case) -> Iterator[Finding]:
         return
     first = facts[0]
     of_stack = any(_STACK.match(name) or "onnxruntime" in name for name in first.packages)
-    values = {"packages": " and ".join(first.packages), "names": " ".join(first.packages), "file": first.file.rpartition("/")[2],
-              "count": str(first.files), "keep": _to_keep(first.packages, torch.cuda if torch else "")}  # fmt: skip
+    values = {"packages": " and ".join(first.packages), "names": " ".join(first.packages), "file": _files(first),
+              "keep": _to_keep(first.packages, torch.cuda if torch else "")}  # fmt: skip
     if "onnxruntime" in first.packages:
         values["consequence"] = "With the CPU build on top, ONNX Runtime has no CUDA provider and runs on the CPU."
     elif torch is not None and any(name.startswith("nvidia-") for name in first.packages):
@@ -107,6 +107,11 @@ def contested(case: Case) -> Iterator[Finding]:
             f"torch here is built with CUDA {torch.cuda}; a copy for another major may lack what it needs."
         )
     yield finding("package-files-contested", facts, case=case, values=values, severity=None if of_stack else "info")
+
+
+def _files(fact: FileOwnedTwice) -> str:
+    more = f" and {fact.files - 1} more file{'s' if fact.files > 2 else ''}" if fact.files > 1 else ""
+    return fact.file.rpartition("/")[2] + more
 
 
 def _to_keep(names: tuple[str, ...], torch_cuda: str) -> str:

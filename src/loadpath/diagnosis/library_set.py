@@ -51,7 +51,8 @@ _SYSTEM = {
     "libGL": "libgl1", "libgthread": "libglib2.0-0", "libglib": "libglib2.0-0", "libnuma": "libnuma1", "libgomp": "libgomp1",
     "libmpi": "libopenmpi3", "libibverbs": "libibverbs1", "librdmacm": "librdmacm1", "libSM": "libsm6", "libXext": "libxext6",
     "libXrender": "libxrender1", "libsndfile": "libsndfile1", "libtbb": "libtbb12", "libpython3": "libpython3-dev",
-    "libopenblas": "libopenblas0", "libcurl": "libcurl4", "libssl": "libssl3", "libatomic": "libatomic1", "libav": "ffmpeg", "libsw": "ffmpeg",
+    "libopenblas": "libopenblas0", "libcurl": "libcurl4", "libssl": "libssl3", "libatomic": "libatomic1",
+    "libav": "ffmpeg", "libsw": "ffmpeg",
 }  # fmt: skip
 
 
