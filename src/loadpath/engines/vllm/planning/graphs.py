@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from loadpath.core.shape import ModelShape
-from loadpath.core.units import KIB, MIB
+from loadpath.core.units import KIB
 from loadpath.engines.vllm.planning import releases
-from loadpath.engines.vllm.planning.options import Options, recurrent
+from loadpath.engines.vllm.planning.options import Options, mixture, recurrent
 from loadpath.planning.deployment import Version
 
 LARGEST, LARGEST_BLACKWELL = 512, 1024
@@ -13,7 +13,8 @@ GPT_OSS = "GptOssForCausalLM"  # captured up to the larger size on every card
 ERROR, ERROR_ELSEWHERE = 0.09, 0.4
 """Mean error of the modelled bytes on logged starts, as a share of them: of the kind that it was fitted to, and of others
 (before 0.18, recurrent layers, all-reduces over PCIe)."""
-NODE_BYTES, COLLECTIVE_BYTES, POOL_BYTES = 178 * KIB, 29 * KIB, 132 * MIB
+NODE_BYTES, QUANTISED_BYTES, EXPERTS_BYTES = 202 * KIB, 36 * KIB, 46 * KIB
+"""For each layer and graph: a layer's kernels, and the further ones of quantised products and of routing."""
 SHARE_BEFORE = 0.5
 """Captures before 0.18 were logged with 0.2 to 1.3 of the later estimate (nine starts of 0.9 to 0.17)."""
 
@@ -56,14 +57,13 @@ def graph_counts(options: Options, sizes: list[int]) -> tuple[int, int]:
 def graph_bytes(shape: ModelShape, options: Options, sizes: list[int]) -> int:
     """What the graphs take: from 0.18 on the engine's own estimate of it, before that what the capture took.
 
-    Nodes of every layer and graph, and one pool; fitted to thirteen logged estimates (0.18 and 0.19, H100, 24 to 80 layers).
+    A node for each kernel of every layer and graph; fitted to fourteen logged estimates (0.18 and 0.19, H100, 24 to 80
+    layers) with three coefficients, 9 % off where a start is left out of the fit.
     """
-    if not sizes:
-        return 0
     layers = len(shape.layers) / options.pipeline_parallel
-    node = NODE_BYTES + (COLLECTIVE_BYTES if options.tensor_parallel > 1 else 0)
-    total = POOL_BYTES + sum(graph_counts(options, sizes)) * layers * node
-    return round(total * (1 if options.version >= releases.GRAPH_ESTIMATE else SHARE_BEFORE))
+    node = NODE_BYTES + (QUANTISED_BYTES if shape.quantisation else 0) + (EXPERTS_BYTES if mixture(shape) else 0)
+    share = 1 if options.version >= releases.GRAPH_ESTIMATE else SHARE_BEFORE
+    return round(sum(graph_counts(options, sizes)) * layers * node * share)
 
 
 def error(shape: ModelShape, options: Options, switched: bool) -> float:
