@@ -26,6 +26,8 @@ class Tree:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.environ: dict[str, str] = {}
+        self.stubs = Path()
+        """Where the stub libraries lie that play its driver."""
 
     @classmethod
     def healthy(cls, root: Path, gpus: int = 1) -> Tree:
@@ -122,6 +124,7 @@ class Tree:
 
 def play(tree: Tree, stubs: Path, scenario: str = "", timeout_s: float = 15.0) -> Tree:
     """Run the children that call NVML and libcuda against the stubs, told to play `scenario`; their samples go to the tree."""
+    tree.stubs = stubs
     told = tree.root.parent / f"{tree.root.name}.scenario"
     told.write_text(f"{scenario}\n")
     environ = {**os.environ, "LD_LIBRARY_PATH": str(stubs), "LOADPATH_STUB": str(told)}

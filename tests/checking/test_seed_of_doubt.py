@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from loadpath.core.report import Report
-from machines import DRIVER, KERNEL, LIBRARIES, Tree
+from machines import DRIVER, KERNEL, LIBRARIES, Tree, play
 
 Machine = Callable[..., Tree]
 NVIDIA_MISSING = (
@@ -294,3 +294,27 @@ def test_wsl_has_no_card_on_its_bus_and_works(machine: Machine) -> None:
     report = tree.check()
     assert report.verdict.state == "healthy", report.verdict
     assert states(report)["user-driver"] == "holds" and states(report)["pci"] == "not-seen"
+
+
+def test_a_job_that_was_given_two_of_eight_gpus_is_no_fault(machine: Machine) -> None:
+    tree = machine(gpus=8)
+    opened = "".join(f"open /dev/nvidia{n}: {'ok' if n < 2 else 'EPERM (Operation not permitted)'}\n" for n in range(8))
+    tree.command("open_child", f"{opened}open /dev/nvidia-uvm: ok\nopen /dev/nvidiactl: ok\n")
+    play(tree, tree.stubs, "count 2")
+    report = tree.check()
+    assert report.verdict.state == "healthy", report.root_cause
+    assert next(f for f in report.findings if f.id == "gpu-subset-allotted").title.startswith(
+        "This process may use 2 of 8"
+    )
+    assert states(report)["device-nodes"] == "holds"
+
+
+def test_a_container_with_one_gpu_of_the_hosts_eight_is_no_fault(machine: Machine) -> None:
+    tree = machine(gpus=8)
+    tree.container()
+    for index in range(1, 8):
+        tree.remove(f"/dev/nvidia{index}")
+    tree.command("open_child", "open /dev/nvidia0: ok\nopen /dev/nvidia-uvm: ok\nopen /dev/nvidiactl: ok\n")
+    play(tree, tree.stubs, "count 1")
+    report = tree.check()
+    assert report.verdict.state == "healthy", report.root_cause

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import DeviceNode, DriverPackage, GpuListed, GpuState, PciDevice, SmiFailed, SmiSnapshot
+from loadpath.core.facts.machine import DeviceAccess, Whereabouts
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.vocabulary import Certainty
 from loadpath.diagnosis.gpu_words import say
+from loadpath.diagnosis.machine_nodes import allotted
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.gpus import Generation, Gpu, by_name, by_pci_id, generation_of
 
@@ -207,11 +209,18 @@ def judge_bus(case: Case) -> Iterator[Finding]:
         yield finding("gpu-bound-to-vfio", reserved, case=case, values=values)
     snapshots = [s for s in case.all(SmiSnapshot) if s.shown]
     usable = [d for d in boards if d.answers and d.kernel_driver in (None, "nvidia")]
-    if snapshots and not dead:
+    if snapshots and not dead and not _given_a_part(case):
         shown = max(s.shown for s in snapshots)
         if 0 < shown < len(usable):
             counts = {"listed": len(usable), "shown": shown, "missing": len(usable) - shown}
             yield finding("gpu-missing-from-driver", [*usable[:4], snapshots[0]], case=case, values=counts)
+
+
+def _given_a_part(case: Case) -> bool:
+    """Whether this process was given some of the GPUs only: a container sees the whole bus and its own GPUs."""
+    where = case.last(Whereabouts)
+    forbidden = any(a.outcome == "EPERM" for a in case.all(DeviceAccess))
+    return bool(where is not None and where.container) or (forbidden and bool(allotted(case)))
 
 
 def judge_nodes(case: Case) -> Iterator[Finding]:

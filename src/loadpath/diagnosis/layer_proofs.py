@@ -12,7 +12,7 @@ from loadpath.diagnosis.gpu_words import say
 from loadpath.diagnosis.layers import Proof, Seen
 from loadpath.diagnosis.machine_driver import CUDA, taken
 from loadpath.diagnosis.machine_module import loaded_version
-from loadpath.diagnosis.machine_nodes import inside_container
+from loadpath.diagnosis.machine_nodes import allotted, inside_container
 from loadpath.knowledge.gpus import by_pci_id
 
 
@@ -89,12 +89,13 @@ def device_nodes(case: Case) -> Proof | None:
     wanted = {f"/dev/nvidia{i.minor}" for i in case.all(BoardInformation) if i.minor is not None}
     if not gpus or "/dev/nvidiactl" not in there or "/dev/nvidia-uvm" not in there:
         return None
-    if any(a.outcome != "ok" for a in access) or (wanted - set(there) and not inside_container(case)):
+    failed = [a for a in access if a.outcome != "ok"]
+    own = allotted(case)
+    if any(a.outcome != "EPERM" or not own for a in failed) or (wanted - set(there) and not inside_container(case)):
         return None
-    opened = " and opened" if access else ", opening not tried"
-    return Proof(
-        f"nvidiactl, nvidia-uvm and {len(gpus)} GPU file{'s' if len(gpus) > 1 else ''} are there{opened}", (gpus[0],)
-    )
+    files = f"nvidiactl, nvidia-uvm and {len(gpus)} GPU file{'s' if len(gpus) > 1 else ''} are there"
+    opened = f", {len(own)} of them for this process" if failed else " and opened" if access else ", opening not tried"
+    return Proof(f"{files}{opened}", (gpus[0],))
 
 
 def device_nodes_missing(case: Case) -> str:

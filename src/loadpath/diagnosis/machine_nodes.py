@@ -83,12 +83,27 @@ def judge_access(case: Case) -> Iterator[Finding]:
     forbidden = [a for a in tried if a.outcome == "EPERM"]
     denied = [a for a in tried if a.outcome == "EACCES"]
     failed = [a for a in tried if a.outcome not in ("ok", "hung", *REFUSED)]
-    if forbidden:
+    if forbidden and allotted(case):
+        values = {
+            "ok": len(allotted(case)),
+            "all": len(allotted(case)) + len(forbidden),
+            "files": say([a.path for a in forbidden][:4]),
+        }
+        yield finding("gpu-subset-allotted", [*forbidden, *allotted(case)[:1]], case=case, values=values)
+    elif forbidden:
         yield _forbidden(case, forbidden)
     if denied:
         yield _denied(case, denied)
     if failed:
         yield finding("gpu-open-fails", failed, case=case, values={"node": failed[0].path, "error": failed[0].outcome})
+
+
+def allotted(case: Case) -> list[DeviceAccess]:
+    """The GPU files that may be opened, where the control files may too: a scheduler gives a job some of the GPUs."""
+    tried = case.all(DeviceAccess)
+    gpus = [a for a in tried if a.path.removeprefix("/dev/nvidia").isdigit()]
+    rest = [a for a in tried if a not in gpus]
+    return [a for a in gpus if a.outcome == "ok"] if all(a.outcome == "ok" for a in rest) else []
 
 
 def _forbidden(case: Case, own: Sequence[DeviceAccess]) -> Finding:
@@ -167,7 +182,8 @@ def _without_process(case: Case) -> str | None:
 RULES = (
     Rule(judge_missing, (DeviceNode, Whereabouts), ("gpu-not-requested", "device-node-missing"), (BoardInformation, KernelModules)),
     Rule(judge_access, (DeviceAccess,), (
-        "container-lost-gpu-access", "device-node-denied", "gpu-access-not-permitted", "gpu-open-fails"), (DeviceNode, Whereabouts)),
+        "container-lost-gpu-access", "device-node-denied", "gpu-access-not-permitted", "gpu-open-fails",
+        "gpu-subset-allotted"), (DeviceNode, Whereabouts)),
     Rule(judge_numbers, (DeviceNode, DeviceMajor), ("device-node-stale",)),
     Rule(judge_holders, (DeviceHolder,), ("gpu-device-holders",), (ProcessesInSight,)),
 )  # fmt: skip
