@@ -200,3 +200,17 @@ def test_damaged_configurations_are_read_or_refused(name: str, key: int, value: 
         shape_of(whole, "config.json")
     except ModelError as error:
         assert "config.json" in str(error)
+
+
+def test_a_type_of_no_family_is_found_by_its_class() -> None:
+    config = COUNTED["deepseek_v4"]["config"] | {"model_type": "deepseek_ref"}
+    assert shape_of(config, "config.json").layers == shape_of(COUNTED["deepseek_v4"]["config"], "config.json").layers
+
+
+def test_layers_that_share_an_indexer_have_none_of_their_own() -> None:
+    config = COUNTED["glm_moe_dsa"]["config"]
+    count = config["num_hidden_layers"]
+    kinds = ["full" if index % 4 == 0 else "shared" for index in range(count)]
+    layers = shape_of(config | {"indexer_types": kinds}, "config.json").layers
+    shared = [mixer.index_shared for layer in layers for mixer in layer.mixers if isinstance(mixer, LatentAttention)]
+    assert shared == [kind == "shared" for kind in kinds]

@@ -157,3 +157,22 @@ def test_the_other_tools() -> None:
     assert (ao.bits, ao.group_size) == (4, 64)
     assert scheme({"quant_method": "hqq", "nbits": 3, "group_size": 64}).bits == 3
     assert scheme({"quant_method": "novel"}).method == "novel"
+
+
+def test_parts_that_are_quantised_in_part_are_said() -> None:
+    names = [f"model.layers.{i}.self_attn.{x}_proj" for i in range(4) for x in "qk"]
+    shape = shape_of(MOE | {"quantization_config": {"quant_method": "fp8", "ignored_layers": names}}, "config.json")
+    assert "some modules of attention are left unquantised" in shape.note
+
+
+def test_experts_of_modelopt_in_an_fp8_checkpoint() -> None:
+    section = {
+        "quant_method": "fp8",
+        "weight_block_size": [128, 128],
+        "moe_quant_algo": "NVFP4",
+        "ignore": ["*.attn.*"],
+    }
+    found = scheme(section, expert_dtype="fp4")
+    assert (found.format, found.expert_format) == ("nvfp4", "")
+    assert found.modules == {"experts"}
+    assert found.fp8_modules == {"attention", "mlp"}

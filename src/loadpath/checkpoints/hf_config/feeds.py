@@ -89,7 +89,7 @@ def experts(f: Fields, family: Family, layer: int = 0) -> Experts:
         active=_first(f, ACTIVE, layer) or f.integer(*ACTIVE),
         width=width,
         gated=family.gated,
-        latent=f.integer("moe_latent_size", default=0),
+        latent=f.integer("moe_latent_size", "routed_expert_hidden_size", default=0),
         shared_width=_shared(f, family, width, layer),
         shared_gate=family.shared == "gate" and bool(f.value(*SHARED_WIDTH)),
         router_bias=switch(f, family.router_bias),

@@ -14,7 +14,8 @@ Kind = Literal["full", "sliding", "chunked", "linear", "parallel", "mlp", "exper
 
 _SPELLINGS: dict[str, Kind] = {
     "full_attention": "full", "attention": "full", "global_attention": "full", "global": "full",
-    "indexed_attention": "full", "mla": "full", "full": "full", "sparse_attention": "full", "minimax_m3_sparse": "full",
+    "indexed_attention": "full",
+    "deepseek_sparse_attention": "full", "mla": "full", "full": "full", "sparse_attention": "full", "minimax_m3_sparse": "full",
     "sliding_attention": "sliding", "sliding_window": "sliding", "local_attention": "sliding", "local": "sliding",
     "swa": "sliding", "sliding": "sliding", "chunked_attention": "chunked", "linear_attention": "linear", "mamba": "linear",
     "mamba2": "linear", "conv": "linear", "recurrent": "linear", "linear": "linear", "hybrid": "parallel",

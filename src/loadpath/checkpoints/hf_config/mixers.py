@@ -17,8 +17,8 @@ def switch(f: Fields, value: Switch, default: bool = False) -> bool:
     return f.flag(value, default=default) if isinstance(value, str) else value
 
 
-def mixers(f: Fields, family: Family, kind: Kind) -> tuple[Mixer, ...]:
-    """The mixers of a layer of that kind."""
+def mixers(f: Fields, family: Family, kind: Kind, index: int = 0) -> tuple[Mixer, ...]:
+    """The mixers of layer `index`, which is of that kind."""
     if kind in ("mlp", "experts", "none"):
         return ()
     if kind == "linear":
@@ -28,7 +28,8 @@ def mixers(f: Fields, family: Family, kind: Kind) -> tuple[Mixer, ...]:
         mixer = recurrence(f, family)
         return (attention(f, family, "full"), mixer) if mixer else (attention(f, family, "full"),)
     if f.value("kv_lora_rank"):
-        return (latent(f),)
+        kinds = f.items("indexer_types")
+        return (latent(f, index_shared=index < len(kinds) and kinds[index] == "shared"),)
     return (attention(f, family, kind),)
 
 
@@ -141,3 +142,13 @@ def _mamba2(f: Fields) -> Mamba:
         conv_kernel=f.integer("conv_kernel", "mamba_d_conv", default=4),
         gated_norm=f.flag("mamba_rms_norm", default=True),
     )
+
+
+def unnamed(f: Fields, family: Family, kind: Kind) -> int:
+    """Parameters of a layer's mixer that its fields do not count: Kimi K3's gate of full rank."""
+    section = f.section("linear_attn_config")
+    if kind != "linear" or family.linear != "kda" or section is None or not section.flag("use_full_rank_gate"):
+        return 0
+    mixer, hidden = _kda(f), f.integer(*HIDDEN)
+    wide = mixer.v_heads * mixer.v_dim
+    return hidden * wide - mixer.v_dim * (hidden + wide)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Literal, cast
@@ -14,6 +15,7 @@ from loadpath.checkpoints.hf_config.eagle import eagle, is_draft
 from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
 from loadpath.checkpoints.hf_config.towers import towers
+from loadpath.checkpoints.quantisation import note_of
 from loadpath.checkpoints.quantisation import quantisation as read_quantisation
 from loadpath.core.shape import ModelShape, Quantisation
 
@@ -27,9 +29,10 @@ READERS: dict[str, str] = {
     "glm5_next_text": "sparse:glm5_next", "lfm2": "convolution:lfm2",
     "lfm2_moe": "convolution:lfm2", "longcat_flash": "sparse:longcat_flash", "mimo_v2_flash": "sparse:mimo_v2_flash",
     "minimax": "convolution:minimax", "minimax_m1": "convolution:minimax", "minimax_text_01": "convolution:minimax",
-    "minimax_m3_vl_text": "sparse:minimax_m3", "mllama_text_model": "seq2seq:mllama", "mt5": "seq2seq:t5",
+    "minimax_m3_vl_text": "sparse:minimax_m3", "minimax_m3": "sparse:minimax_m3",
+    "mllama_text_model": "seq2seq:mllama", "mt5": "seq2seq:t5",
     "nemotron-nas": "legacy:nemotron_nas", "persimmon": "legacy:persimmon", "qwen": "legacy:qwen1",
-    "step3p5": "sparse:step3p5", "t5": "seq2seq:t5", "umt5": "seq2seq:t5", "whisper": "seq2seq:whisper",
+    "step3p5": "sparse:step3p5", "step3p7": "sparse:step3p5", "t5": "seq2seq:t5", "umt5": "seq2seq:t5", "whisper": "seq2seq:whisper",
     "zamba2": "legacy:zamba2",
 }  # fmt: skip
 """model_type → module:function, for families that a row of `FAMILIES` does not describe."""
@@ -50,7 +53,8 @@ ALIASES: dict[str, str] = {
 """model_type → the family that reads it alike."""
 
 ARCHITECTURES: dict[str, str] = {
-    "MiniMaxM2ForCausalLM": "minimax_m2", "DeciLMForCausalLM": "nemotron-nas", "ExaoneForCausalLM": "exaone", "MiMoForCausalLM": "mimo",
+    "MiniMaxM2ForCausalLM": "minimax_m2", "DeciLMForCausalLM": "nemotron-nas", "ExaoneForCausalLM": "exaone",
+    "MiMoForCausalLM": "mimo",
     "QWenLMHeadModel": "qwen", "BaichuanForCausalLM": "baichuan", "BaiChuanForCausalLM": "baichuan",
     "ChatGLMModel": "chatglm", "ChatGLMForConditionalGeneration": "chatglm", "InternLM2ForCausalLM": "internlm2",
     "InternLM3ForCausalLM": "internlm3", "KimiLinearForCausalLM": "kimi_linear", "MiniCPM3ForCausalLM": "minicpm3",
@@ -107,6 +111,7 @@ def _whole(
         architecture=architecture or shape.architecture,
         source=where,
         quantisation=_quantised(shape, stored, quantisation, top, text),
+        note="; ".join(filter(None, (shape.note, note_of(shape, stored, quantisation)))),
     )
 
 
@@ -115,7 +120,7 @@ def _quantised(
 ) -> Quantisation | None:
     found = read_quantisation(shape, stored, modelopt)
     experts = top.text("expert_dtype") or text.text("expert_dtype")
-    if found and experts == "fp4":  # DeepSeek-V4: FP8 everywhere, experts in MXFP4
+    if found and found.method == "fp8" and experts == "fp4":  # DeepSeek-V4: FP8 everywhere, experts in MXFP4
         return msgspec.structs.replace(found, expert_format="mxfp4")
     return found
 
@@ -150,7 +155,7 @@ def read_text(f: Fields, architecture: str = "") -> ModelShape:
     """The language model of one section."""
     kind = f.kind
     kind = ARCHITECTURES.get(architecture, kind)
-    kind = kind if kind in FAMILIES or kind in READERS else ALIASES.get(kind, kind)
+    kind = _known(kind) or _known(_snake(architecture)) or kind
     if place := READERS.get(kind):
         module, function = place.split(":")
         reader = cast("Reader", getattr(import_module(f"loadpath.checkpoints.hf_config.{module}"), function))
@@ -158,6 +163,17 @@ def read_text(f: Fields, architecture: str = "") -> ModelShape:
     if family := FAMILIES.get(kind):
         return stack.decoder(f, family)
     return guessed(f, architecture)
+
+
+def _known(kind: str) -> str:
+    """The family that reads `kind`; "" where none does."""
+    return kind if kind in FAMILIES or kind in READERS else ALIASES.get(kind, "")
+
+
+def _snake(architecture: str) -> str:
+    """`DeepseekV4ForCausalLM` → `deepseek_v4`, as types are named after classes."""
+    stem = re.sub(r"(?:For[A-Z]\w*|LMHeadModel|Model)$", "", architecture)
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", stem).lower()
 
 
 def guessed(f: Fields, architecture: str) -> ModelShape:

@@ -14,6 +14,12 @@ POSITIONS = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx", "max_target_positions",
 )  # fmt: skip
 
+_MULTIMODAL = frozenset({
+    "qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_omni_text", "qwen3_vl_text", "qwen3_vl_moe_text",
+    "qwen3_omni_moe_text", "glm4v_text", "glm4v_moe_text",
+})  # fmt: skip
+"""Language models whose positions have three parts even where the configuration does not repeat it."""
+
 
 def positions(f: Fields) -> int:
     """The longest sequence that the configuration states; 0 where it has no limit (Mamba). Cohere states the longest
@@ -54,7 +60,7 @@ def _table(f: Fields, parameters: Mapping[str, Any], limit: int, head_dim: int) 
         return Rope(round((_original(f, parameters) or limit) * _factor(parameters)), width, kind)
     if kind in ("linear", "dynamic"):
         return Rope(round(limit * _factor(parameters)), width, kind)
-    if parameters.get("mrope_section") or kind == "mrope":
+    if parameters.get("mrope_section") or kind == "mrope" or f.kind in _MULTIMODAL:
         return Rope(limit * MROPE_FACTOR, width, "mrope")
     return Rope(limit, width, "" if kind == "default" else kind)
 

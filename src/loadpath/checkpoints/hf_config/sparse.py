@@ -65,22 +65,7 @@ def _compressed(f: Fields, ratio: int) -> CompressedAttention:
 def glm5_next(f: Fields) -> ModelShape:
     """Latent attention without positions beside KDA layers, with hyper-connections."""
     family = Family(windows="never", router_bias=True, linear="kda", rope=False, state_float32=True)
-    shape = stack.decoder(f, family)
-    shared = [kind == "shared" for kind in f.items("indexer_types")]
-    if any(shared):
-        shape = msgspec.structs.replace(
-            shape,
-            layers=tuple(
-                msgspec.structs.replace(layer, mixers=(mixers.latent(f, index_shared=True),))
-                if index < len(shared)
-                and shared[index]
-                and layer.mixers
-                and layer.mixers[0].__class__.__name__ == "LatentAttention"
-                else layer
-                for index, layer in enumerate(shape.layers)
-            ),
-        )
-    return msgspec.structs.replace(shape, hyper_connections=f.integer("hc_mult", default=0))
+    return msgspec.structs.replace(stack.decoder(f, family), hyper_connections=f.integer("hc_mult", default=0))
 
 
 def longcat_flash(f: Fields) -> ModelShape:
@@ -99,7 +84,7 @@ def longcat_flash(f: Fields) -> ModelShape:
 
 def mimo_v2_flash(f: Fields) -> ModelShape:
     """Window layers with twice the key and value heads, and sinks."""
-    family = Family(router_bias=True, qkv_bias="attention_bias")
+    family = Family(router_bias=True, qkv_bias="attention_bias", mtp_layers=3)
     count = stack.layer_count(f)
     listed = f.items("hybrid_layer_pattern")  # 1: window
     if listed:

@@ -55,10 +55,10 @@ def layer(f: Fields, family: Family, kind: kinds.Kind, index: int, count: int) -
     f = f.of_layer(index)
     norms = 1 if family.parallel_key and f.flag(family.parallel_key) else family.norms
     return Layer(
-        mixers=mixers.mixers(f, family, kind),
+        mixers=mixers.mixers(f, family, kind, index),
         feeds=feeds.feeds(f, family, kind, index, count),
         norms=norms,
-        other=family.layer_other,
+        other=family.layer_other + mixers.unnamed(f, family, kind),
     )
 
 

@@ -10,7 +10,17 @@ import fnmatch
 import re
 from collections.abc import Iterable
 
-from loadpath.core.shape import Attention, Dense, Experts, LatentAttention, Layer, ModelShape, Role
+from loadpath.core.shape import (
+    Attention,
+    CompressedAttention,
+    Dense,
+    Experts,
+    GatedDelta,
+    LatentAttention,
+    Layer,
+    ModelShape,
+    Role,
+)
 
 _PREFIXES = ("model.language_model.", "language_model.model.", "language_model.", "backbone.", "transformer.", "model.")
 _ATTENTION = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
@@ -21,6 +31,7 @@ _LATENT = (
     "self_attn.kv_b_proj",
     "self_attn.o_proj",
 )
+_INDEXER = ("self_attn.indexer.wq_b", "self_attn.indexer.wk")
 _MODULES: dict[Role, tuple[str, ...]] = {
     "mlp": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
     "experts": ("mlp.experts.0.gate_proj", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj"),
@@ -29,6 +40,8 @@ _MODULES: dict[Role, tuple[str, ...]] = {
 }
 # What other families call the same part; renamed before a list is compared.
 _RENAMED = (
+    (re.compile(r"(?:^|(?<=[.*]))attn(?=\.|\*|$)"), "self_attn"), (re.compile(r"(?:^|(?<=[.*]))ffn(?=\.|\*|$)"), "mlp"),
+    (re.compile(r"^head$"), "lm_head"),
     (re.compile(r"\.(?:block_sparse_moe|feed_forward|moe)(?=\.experts|\.shared)"), ".mlp"),
     (re.compile(r"(?<=[.*])shared_expert(?=\.|\*|$)"), "shared_experts"),
     (re.compile(r"in_proj_(?:qkvz|qkv|z|ba|a|b)$"), "in_proj"),
@@ -89,12 +102,15 @@ def roles_of(layer: Layer) -> dict[Role, tuple[str, ...]]:
     """The quantisable parts of a layer, and its modules of each."""
     found: dict[Role, tuple[str, ...]] = {}
     for mixer in layer.mixers:
-        if isinstance(mixer, LatentAttention):
+        if isinstance(mixer, LatentAttention | CompressedAttention):
             found["attention"] = _LATENT
         elif isinstance(mixer, Attention):
             found["attention"] = _ATTENTION
         else:
-            found["recurrent"] = _MODULES["recurrent"]
+            kda = isinstance(mixer, GatedDelta) and mixer.rule == "kda"
+            found["recurrent"] = _ATTENTION if kda else _MODULES["recurrent"]  # Kimi names both alike
+        if isinstance(mixer, LatentAttention | CompressedAttention | Attention) and mixer.index_heads:
+            found["indexer"] = _INDEXER
     for feed in layer.feeds:
         if isinstance(feed, Dense):
             found["mlp"] = _MODULES["mlp"]
@@ -120,6 +136,19 @@ def chosen(shape: ModelShape, names: Names) -> dict[Role, frozenset[int]]:
             if all(names.hold(f"layers.{index}.{module}") for module in modules):
                 found[role].add(index)
     return {role: frozenset(layers) for role, layers in found.items()}
+
+
+def partly(shape: ModelShape, ignored: Names) -> frozenset[Role]:
+    """Roles of which some modules are covered and others left out, in one layer: more than these words can say."""
+    if not ignored:
+        return frozenset()
+    found: set[Role] = set()
+    for index, layer in enumerate(shape.layers):
+        for role, modules in roles_of(layer).items():
+            out = [ignored.hold(f"layers.{index}.{module}") for module in modules]
+            if any(out) and not all(out):
+                found.add(role)
+    return frozenset(found)
 
 
 def covered(shape: ModelShape, ignored: Names) -> tuple[frozenset[Role], frozenset[int]]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from loadpath.checkpoints.quantisation.modules import Names, chosen, covered, present
+from loadpath.checkpoints.quantisation.modules import Names, chosen, covered, partly, present
 from loadpath.core.shape import ModelShape, Quantisation, Role
 
 Config = Mapping[str, Any]
@@ -51,6 +51,15 @@ def quantisation(shape: ModelShape, config: Config | None, modelopt: Config | No
             return _other(shape, section, method)
 
 
+def note_of(shape: ModelShape, config: Config | None, modelopt: Config | None = None) -> str:
+    """What the scheme leaves unsaid: parts that are stored partly in it; "" where nothing."""
+    section: Config = config or (modelopt or {}).get("quantization") or {}
+    roles = partly(shape, Names(ignored(section)))
+    if not roles:
+        return ""
+    return f"some modules of {', '.join(sorted(roles))} are left unquantised: exact only with the tensors' headers"
+
+
 def ignored(section: Config) -> list[str]:
     """All modules that the section leaves in the model's dtype."""
     return [str(name) for key in _IGNORED for name in section.get(key) or ()]
@@ -68,6 +77,14 @@ def _with_head(shape: ModelShape, modules: frozenset[Role], names: Names) -> fro
 
 
 def _fp8(shape: ModelShape, section: Config, method: str) -> Quantisation:
+    """`moe_quant_algo`: experts in a format of ModelOpt's, the rest stays in FP8 (DeepSeek-V4-NVFP4)."""
+    if (algorithm := str(section.get("moe_quant_algo") or "").upper()) in _MODELOPT:
+        bits, kind, fmt, group, active = _MODELOPT[algorithm]
+        return Quantisation(
+            method="modelopt", bits=bits, type=kind, format=fmt, group_size=group, strategy="group",
+            activation_bits=active, modules=frozenset[Role]({"experts"}),
+            fp8_modules=present(shape) - frozenset[Role]({"experts"}),
+        )  # fmt: skip
     block = section.get("weight_block_size")
     strategy = "block" if block else "channel" if method == "fbgemm_fp8" else "tensor"
     return _scheme(
@@ -202,7 +219,7 @@ def _by_algorithm(shape: ModelShape, section: Config, algorithm: str) -> Quantis
         group_size=int(section.get("group_size") or group) if group else 0,
         block=(128, 128) if strategy == "block" else None,
     )  # fmt: skip
-    return msgspec.structs.replace(found, modules=_with_head(shape, found.modules, names))
+    return msgspec.structs.replace(found, modules=_with_head(shape, found.modules, names) if names else found.modules)
 
 
 def _mixed(shape: ModelShape, layers: Config) -> Quantisation | None:
