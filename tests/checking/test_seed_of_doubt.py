@@ -137,7 +137,7 @@ def test_no_driver_is_installed_at_all(machine: Machine) -> None:
 
 
 def test_one_device_file_is_missing(machine: Machine) -> None:
-    tree = machine(gpus=2)
+    tree = machine("cuda-count 1", gpus=2)
     tree.remove("/dev/nvidia0")
     report = tree.check()
     assert report.root_cause == "device-node-missing"
@@ -318,3 +318,14 @@ def test_a_container_with_one_gpu_of_the_hosts_eight_is_no_fault(machine: Machin
     play(tree, tree.stubs, "count 1")
     report = tree.check()
     assert report.verdict.state == "healthy", report.root_cause
+
+
+def test_device_files_that_the_first_call_makes_are_no_fault(machine: Machine) -> None:
+    tree = machine()
+    for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"):
+        tree.remove(f"/dev/{name}")
+    tree.file("/dev/null", "c 1 3")
+    tree.remove("/loadpath-commands/open_child")
+    report = tree.check()
+    assert report.verdict.state == "healthy", report.root_cause
+    assert states(report)["device-nodes"] == "holds"

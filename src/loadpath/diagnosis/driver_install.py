@@ -10,7 +10,7 @@ from loadpath.core.facts.machine import DeviceAccess, Whereabouts
 from loadpath.core.report import Check, Finding, Remedy
 from loadpath.core.vocabulary import Certainty
 from loadpath.diagnosis.gpu_words import say
-from loadpath.diagnosis.machine_nodes import allotted
+from loadpath.diagnosis.machine_nodes import allotted, cuda_works
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.gpus import Generation, Gpu, by_name, by_pci_id, generation_of
 
@@ -225,6 +225,8 @@ def _given_a_part(case: Case) -> bool:
 
 def judge_nodes(case: Case) -> Iterator[Finding]:
     """Device files: without /dev/nvidiactl nothing works, without /dev/nvidia-uvm no CUDA context can be made."""
+    if cuda_works(case):
+        return
     nodes = case.all(DeviceNode)
     paths = {n.path for n in nodes if not n.missing}
     gone = [n for n in nodes if n.missing]

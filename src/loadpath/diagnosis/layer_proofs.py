@@ -12,7 +12,7 @@ from loadpath.diagnosis.gpu_words import say
 from loadpath.diagnosis.layers import Proof, Seen
 from loadpath.diagnosis.machine_driver import CUDA, taken
 from loadpath.diagnosis.machine_module import loaded_version
-from loadpath.diagnosis.machine_nodes import allotted, inside_container
+from loadpath.diagnosis.machine_nodes import allotted, cuda_works, inside_container
 from loadpath.knowledge.gpus import by_pci_id
 
 
@@ -87,8 +87,14 @@ def device_nodes(case: Case) -> Proof | None:
     gpus = [n for path, n in there.items() if path.removeprefix("/dev/nvidia").isdigit()]
     access = case.all(DeviceAccess)
     wanted = {f"/dev/nvidia{i.minor}" for i in case.all(BoardInformation) if i.minor is not None}
+    called = case.last(CudaCalled)
     if not gpus or "/dev/nvidiactl" not in there or "/dev/nvidia-uvm" not in there:
-        return None
+        made = called is not None and cuda_works(case)
+        return (
+            Proof("the device files were made when CUDA was first called; cuInit works", (called,))
+            if made and called
+            else None
+        )
     failed = [a for a in access if a.outcome != "ok"]
     own = allotted(case)
     if any(a.outcome != "EPERM" or not own for a in failed) or (wanted - set(there) and not inside_container(case)):

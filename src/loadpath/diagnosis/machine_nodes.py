@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import BoardInformation, DeviceNode, DriverVersions
 from loadpath.core.facts.machine import (
+    CudaCalled,
     DeviceAccess,
     DeviceHolder,
     DeviceMajor,
@@ -35,11 +36,18 @@ def inside_container(case: Case) -> str | None:
     return where.container[0] if where is not None and where.container else None
 
 
+def cuda_works(case: Case) -> bool:
+    """Whether cuInit saw every GPU that the module drives. The driver's libraries make missing device files at their
+    first call, so a listing from before it (a freshly booted server) is then out of date."""
+    called = case.last(CudaCalled)
+    return called is not None and called.code == 0 and (called.devices or 0) >= max(1, len(case.all(BoardInformation)))
+
+
 def judge_missing(case: Case) -> Iterator[Finding]:
     """The module drives a GPU whose device file is not there."""
     nodes = case.all(DeviceNode)
     module = loaded_version(case)
-    if not nodes or module is None:
+    if not nodes or module is None or cuda_works(case):
         return
     there = {n.path for n in nodes if not n.missing}
     shown = [v for v in case.all(DriverVersions) if v.view == "proc"][:1]
