@@ -136,9 +136,9 @@ def _audio(top: Fields, f: Fields, hidden: int) -> Tower:
 def _guessed(f: Fields, hidden: int, kind: str = "vision") -> Tower:
     """An encoder without a formula: a plain transformer of its stated sizes, and two layers to the language model."""
     try:
-        width = f.integer("hidden_size", "embed_dim", "d_model", "width")
-        layers = f.integer("num_hidden_layers", "depth", "encoder_layers", "layers", "n_layers")
-        inner = f.integer("intermediate_size", "encoder_ffn_dim", default=4 * width)
+        width = f.integer("hidden_size", "embed_dim", "d_model", "width", "vt_hidden_size")
+        layers = f.integer("num_hidden_layers", "depth", "encoder_layers", "layers", "n_layers", "vt_num_hidden_layers")
+        inner = f.integer("intermediate_size", "encoder_ffn_dim", "vt_intermediate_size", default=4 * width)
     except ModelError:
         return Tower("audio" if kind == "audio" else "vision", 0, assumed=True)
     found = layers * (4 * width * width + 2 * width * inner) + width * hidden + hidden * hidden
