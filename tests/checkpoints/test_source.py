@@ -126,3 +126,17 @@ def test_mistrals_own_layout_is_the_same_model(tmp_path: Path) -> None:
     (tmp_path / "params.json").write_text(json.dumps(params | {"vision_encoder": vision}))
     (tower,) = open_model(str(tmp_path)).shape.towers
     assert (tower.kind, tower.tokens, tower.assumed) == ("vision", 55 * 56, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Qwen/Qwen3-8B@main",
+        "https://huggingface.co/Qwen/Qwen3-8B/tree/main",
+        "hf.co/Qwen/Qwen3-8B",
+        "/root/.cache/huggingface/hub/models--Qwen--Qwen3-8B/snapshots/0123abcd",
+        "models--Qwen--Qwen3-8B",
+    ],
+)
+def test_addresses_revisions_and_cache_paths_name_a_model_of_the_hub(text: str) -> None:
+    assert open_model(text).shape.id == "Qwen/Qwen3-8B"

@@ -19,6 +19,8 @@ from loadpath.core.shape import Dtype, ModelShape
 from loadpath.knowledge import models
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_CACHED = re.compile(r"models--([^/\\]+?)--([^/\\]+)")
+_ADDRESS = re.compile(r"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/([^/?#]+/[^/?#]+)")
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -36,18 +38,28 @@ def open_model(text: str, *, network: bool = True) -> Opened:
     path = Path(text).expanduser()
     if path.exists():
         return open_path(path)
-    if _looks_like_path(text):
+    named = hub_name(text)
+    if _looks_like_path(text) and not _CACHED.search(text):
         raise ModelError(f"no such file or folder: {text}")
-    if shape := models.model(text):
+    if shape := models.model(named):
         return Opened(shape, None, "table")
-    if not _HUB_ID.fullmatch(text):
-        raise ModelError(f"no model named {text!r} in the table, and no such file", models.close(text))
+    if not _HUB_ID.fullmatch(named):
+        raise ModelError(f"no model named {text!r} in the table, and no such file", models.close(named))
     from loadpath.checkpoints import hub
 
     try:
-        return _open_snapshot(text, *hub.fetch(text, network=network))
+        return _open_snapshot(named, *hub.fetch(named, network=network))
     except ModelError as error:
-        raise ModelError(str(error), models.close(text)) from error
+        raise ModelError(str(error), models.close(named)) from error
+
+
+def hub_name(text: str) -> str:
+    """The hub's name in an address, a cache path of another machine or a name with a revision; else `text` itself."""
+    if found := _CACHED.search(text):
+        return f"{found[1]}/{found[2]}"
+    if found := _ADDRESS.match(text):
+        text = found[1]
+    return text.partition("@")[0]
 
 
 def open_path(path: Path) -> Opened:
