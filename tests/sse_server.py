@@ -160,7 +160,9 @@ class Handler(asyncio.Protocol):
         self.whole(status, json.dumps(value).encode())
 
     def whole(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.write(f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        self.write(
+            f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        )
 
     def write(self, data: bytes) -> None:
         size = self.served.behaviour.split
@@ -213,7 +215,12 @@ class Handler(asyncio.Protocol):
         if not body.get("stream"):
             await served.until(due + (tokens - 1) * b.itl)
             served.generated += tokens
-            choice = {"index": 0, "finish_reason": "length", "message": {"content": "a " * tokens}, "text": "a " * tokens}
+            choice = {
+                "index": 0,
+                "finish_reason": "length",
+                "message": {"content": "a " * tokens},
+                "text": "a " * tokens,
+            }
             self.json({"choices": [choice], "usage": usage})
             return
         await served.until(due)

@@ -48,13 +48,13 @@ def output_options(command: F) -> F:
     return command
 
 
-def write(report: Report, output: Output) -> int:
-    """Write the report to standard output (or the HTML file); returns the exit status."""
+def write(report: Report, output: Output, pieces: str = "") -> int:
+    """Write the report to standard output (or the HTML file, with the verb's own `pieces`); returns the exit status."""
     if output.html:
         from loadpath.rendering.html import to_html
 
         try:
-            Path(output.html).write_text(to_html(report), encoding="utf-8")
+            Path(output.html).write_text(to_html(report, pieces), encoding="utf-8")
         except OSError as error:
             raise Unreadable(f"cannot write {output.html}: {error.strerror or error}") from error
         click.echo(f"wrote {output.html}", err=True)

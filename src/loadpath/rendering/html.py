@@ -16,8 +16,8 @@ _COLOURS = (("weights", "#4c78a8"), ("non-torch", "#b279a2"), ("activation peak"
             ("KV cache", "#54a24b"), ("", "#9d9da1"))  # fmt: skip
 
 
-def to_html(report: Report) -> str:
-    """The whole report as an HTML document."""
+def to_html(report: Report, pieces: str = "") -> str:
+    """The whole report as an HTML document. `pieces`: HTML that stands before the notes' end, of the verb's own."""
     body = [
         f'<span class="state {report.verdict.state}">{words.state(report)}</span>',
         f"<h1>{escape(report.verdict.sentence)}</h1>",
@@ -36,7 +36,7 @@ def to_html(report: Report) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{style}</style></head><body><main>{''.join(body)}</main></body></html>\n"
+        f"<title>{title}</title><style>{style}</style></head><body><main>{''.join(body)}{pieces}</main></body></html>\n"
     )
 
 

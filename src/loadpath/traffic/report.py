@@ -1,0 +1,93 @@
+"""From a result to a report: judged as a capture like any other, with the tables of its figures."""
+
+from __future__ import annotations
+
+import msgspec
+
+from loadpath.core.report import Report, Verdict
+from loadpath.core.traffic import BenchResult, Figures, Level
+from loadpath.core.units import show_count
+from loadpath.core.vocabulary import State
+from loadpath.reading.service import read_bytes
+from loadpath.traffic.result_file import to_json
+from loadpath.traffic.tables import level_name, tables_of
+
+
+def report_on(result: BenchResult, source: str = "bench result") -> Report:
+    """Verdict, findings, tables. The findings are those of `loadpath read` on the saved result."""
+    read = read_bytes([(source, to_json(result, chunks=False))])
+    return msgspec.structs.replace(
+        read,
+        verdict=_verdict(result, read),
+        tables=(*read.tables, *tables_of(result)),
+        steps=(),
+        facts=(),
+        skipped=(),
+        captures=(),
+        notes=(*result.notes, *_notes(result)),
+    )
+
+
+def headline(level: Level, found: Figures) -> str:
+    """The figures that people compare: `concurrency 24: 3.41 requests/s, 1,746 tokens/s, TTFT p50 387 ms …`."""
+    parts = [f"{found.request_rate:.3g} requests/s"]
+    if found.output_rate:
+        parts.append(f"{show_count(found.output_rate)} output tokens/s")
+    parts += [
+        f"{name} p50 {_ms(own.p50)}, p99 {_ms(own.p99)}"
+        for name, own in (("TTFT", found.ttft), ("ITL", found.itl))
+        if own
+    ]
+    return f"{level_name(level)}: {', '.join(parts)}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 10 else f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def _verdict(result: BenchResult, read: Report) -> Verdict:
+    best = result.best_rate
+    shown = next((level for level in result.levels if best is not None and level.rate == best), None)
+    shown = shown or next((level for level in reversed(result.levels) if level.figures), None)
+    found = shown.figures if shown else None
+    if shown is None or found is None:
+        why = f": {result.interrupted}" if result.interrupted else ""
+        return Verdict("unknown", f"Nothing was measured{why}.")
+    failed = sum(found.errors.values())
+    cut = f"; the run ended early ({result.interrupted})" if result.interrupted else ""
+    if not found.completed:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found.errors.items())
+        return Verdict("failed", f"None of {found.requests} requests was answered: {kinds}{cut}.")
+    errors = f"; {failed} of {found.requests} requests failed" if failed else ""
+    root = read.root
+    state: State = "failed" if root and root.severity == "error" else "healthy"
+    if state == "healthy" and (failed or (root and root.severity == "warning")):
+        state = "degraded"
+    return Verdict(state, f"Measured at {headline(shown, found)}{errors}{cut}.")
+
+
+def _notes(result: BenchResult) -> list[str]:
+    made = []
+    lengths = _short_answers(result)
+    if lengths:
+        made.append(lengths)
+    if result.settings.same_prompts:
+        made.append("The prompts were the same on purpose: a prefix cache answers for most of their prefill.")
+    if result.settings.loop == "closed":
+        made.append(
+            "Closed loop: a slow server is sent less, so its queue does not show; --rate sends on a clock whatever happens."
+        )
+    return made
+
+
+def _short_answers(result: BenchResult) -> str:
+    """Where answers ended before the limit that was asked for."""
+    done = [x for x in result.exchanges if x.phase == "measured" and not x.error and x.asked_output and x.output_tokens]
+    short = sum((x.output_tokens or 0) < (x.asked_output or 0) for x in done)
+    if not done or short < len(done) / 20:
+        return ""
+    mean = sum(x.output_tokens or 0 for x in done) / len(done)
+    return (
+        f"{short} of {len(done)} answers ended before their limit: {mean:.0f} tokens on average. "
+        "Compare only with runs that made as many."
+    )
