@@ -244,3 +244,13 @@ def test_damaged_files_are_read_or_refused(
         open_model(str(file))
     except ModelError as error:
         assert "damaged.gguf" in str(error)
+
+
+def test_layers_of_convolutions_are_counted_and_their_state_is_said_to_be_left_out(tmp_path: Path) -> None:
+    convolution: Tensors = {
+        "attn_norm.weight": (F32, (256,)), "shortconv.conv.weight": (F32, (256, 3)), "shortconv.in_proj.weight": (F16, (768, 256)),
+        "shortconv.out_proj.weight": (F16, (256, 256)), "ffn_norm.weight": (F32, (256,)),
+    }  # fmt: skip
+    shape = shape_of(tmp_path, metadata("lfm2"), outside() | blocks(convolution | dense(), attention() | dense()))
+    assert [len(layer.mixers) for layer in shape.layers] == [0, 1]
+    assert "left out" in shape.note

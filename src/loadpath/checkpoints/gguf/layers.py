@@ -28,8 +28,8 @@ _NO_WINDOW = frozenset({"qwen2", "qwen2moe", "llama", "starcoder2", "mistral3"})
 """Architectures whose window llama.cpp ignores."""
 _DELTA = frozenset({"ssm_ba.weight", "ssm_beta_alpha.weight", "ssm_beta.weight", "ssm_alpha.weight"})
 """Tensors that tell Qwen3-Next's recurrence from Mamba."""
-_OTHER = ("altup_", "laurel_")
-"""Parts of Gemma 3n's layers that no other field counts."""
+_OTHER = ("altup_", "laurel_", "shortconv.", "time_mix_", "channel_mix_")
+"""Parts that no other field counts: Gemma 3n's side paths, LFM2's convolutions, RWKV's mixers."""
 LLAMA4_CHUNK = 8192
 """Tokens of a chunk of Llama 4, where the file does not say."""
 

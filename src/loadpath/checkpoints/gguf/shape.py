@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.gguf.file import GgufFile
@@ -60,8 +61,15 @@ def shape_of(file: GgufFile) -> ModelShape:
         parameters=sum(tensor.elements for tensor in file.tensors if not _is_beside(tensor.name, count - drafted)),
         basis="checkpoint",
         source=file.path,
-        note="" if file.complete else "some parts of the split file are missing: figures of weights are too low",
+        note="; ".join(_notes(file, layers)),
     )
+
+
+def _notes(file: GgufFile, layers: list[Layer]) -> Iterator[str]:
+    if not file.complete:
+        yield "some parts of the split file are missing: figures of weights are too low"
+    if any(not layer.mixers and layer.other for layer in layers):
+        yield "the state of its convolutions or recurrent mixers is left out"
 
 
 def _per_layer_rows(file: GgufFile, outside: Block, count: int) -> int:
