@@ -13,6 +13,8 @@ _RUNTIMES = ("docker", "containerd", "crio", "cri-o", "libpod", "podman", "kubep
 
 def gather(machine: Machine) -> Iterator[Sample]:
     lines = [f"kernel: {machine.text('/proc/sys/kernel/osrelease') or 'unknown'}"]
+    if uptime := (machine.text("/proc/uptime") or "").split():
+        lines.append(f"uptime: {uptime[0]}")
     if asked := machine.options.get("layers"):
         lines.append(f"asked: {asked}")
     os_name = _os_name(machine)

@@ -19,6 +19,7 @@ from loadpath.diagnosis.ladder import ladder, time_spent
 from loadpath.diagnosis.layers import layers, verdict_of
 from loadpath.diagnosis.ledger import ledger
 from loadpath.diagnosis.registry import rules
+from loadpath.diagnosis.since_boot import aged
 from loadpath.diagnosis.verdict import fold, order, root_cause, verdict
 from loadpath.knowledge.tables import findings
 
@@ -61,7 +62,7 @@ def judged(case: Case) -> tuple[list[Finding], list[Skipped]]:
             made += guarded(rule.name, partial(rule.judge, case), skipped)
         elif rule.makes and len(missing) < len(rule.needs):
             skipped.append(Skipped(rule.name, f"needs {', '.join(missing)}, not in this input", "rule"))
-    return fold(order(explain(case, temper(case, _merged(made))))), skipped
+    return fold(order(explain(case, aged(case, temper(case, _merged(made)))))), skipped
 
 
 def _merged(made: list[Finding]) -> list[Finding]:

@@ -33,6 +33,7 @@ def read(capture: Capture) -> Iterator[Whereabouts]:
         container=told.get("container", ()),
         pod="pod" in told,
         user_namespace="uid-map" in told,
+        uptime_seconds=next((float(up) for up in told.get("uptime", ()) if up.replace(".", "", 1).isdigit()), None),
         asked=tuple(" ".join(told.get("asked", ())).split()),
         virtual_machine=next(iter(told.get("virtual-machine", ())), None),
     )

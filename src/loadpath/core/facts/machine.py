@@ -35,6 +35,7 @@ class Whereabouts(Fact, frozen=True, kw_only=True):
     pod: bool = False
     user_namespace: bool = False
     virtual_machine: str | None = None
+    uptime_seconds: float | None = None
     asked: tuple[str, ...] = ()
     """The layers that were asked for; empty for all."""
 
