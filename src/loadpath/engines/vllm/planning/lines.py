@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from loadpath.core.plan import Identity
 from loadpath.core.shape import ModelShape
 from loadpath.core.units import GIB
 from loadpath.engines.vllm.planning import budget, graphs, releases
@@ -38,6 +39,7 @@ class Start(msgspec.Struct, frozen=True):
     layout: Layout | None
     pool: Pool | None
     enough_free: bool
+    identity: Identity
 
 
 def lines(start: Start) -> tuple[str, ...]:
@@ -61,6 +63,7 @@ def _lines(start: Start) -> Iterator[str]:
     if start.layout is not None and start.layout.state_block and o.version < releases.FLASHINFER_SAMPLER:
         yield from _state_block(start.layout, o)
     yield _info(o, _runner(o), f"Starting to load model {_name(start)}...")
+    yield from _fallback(start)
     yield _weights_line(start)
     if start.layout is not None and start.layout.state_block and o.version >= releases.FLASHINFER_SAMPLER:
         yield from _state_block(start.layout, o)
@@ -72,6 +75,19 @@ def _lines(start: Start) -> Iterator[str]:
         yield from _pool_v0(start, start.pool) if o.v0 else _pool(start, start.pool, start.layout)
     if start.graph_sizes:
         yield _info(o, _runner(o), f"Graph capturing finished in … secs, took {start.graphs / GIB:.2f} GiB")
+
+
+def _fallback(start: Start) -> Iterator[str]:
+    """The warning of weights that this card can only unpack (Marlin kernels of FP8 and FP4)."""
+    kernel = start.identity.kernel
+    if not start.identity.fallback or "weight-only" not in kernel:
+        return
+    bits = "FP4" if "FP4" in kernel else "FP8"
+    text = (
+        f"Your GPU does not have native support for {bits} computation but {bits} quantization is being used. Weight-only "
+        f"{bits} compression will be used leveraging the Marlin kernel. This may degrade performance for compute-heavy workloads."
+    )
+    yield _info(start.options, f"marlin_utils_{bits.lower()}.py", text, "WARNING")
 
 
 def _info(o: Options, source: str, text: str, level: str = "INFO") -> str:

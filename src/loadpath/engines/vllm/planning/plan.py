@@ -125,6 +125,9 @@ def _as_plan(
 ) -> Plan:
     share, found = least.share, least.layout
     enough = o.kv_bytes is not None or o.version < releases.OWN_MEMORY_ONLY or share.free >= share.budget
+    numbers = identity(
+        served(deployment), "vllm", least.card.capability, o.version, o.kv_dtype, dtype_of(deployment.settings)
+    )
     start = Start(
         shape=deployment.shape,
         options=o,
@@ -140,6 +143,7 @@ def _as_plan(
         layout=found,
         pool=held,
         enough_free=enough,
+        identity=numbers,
     )
     length = o.max_model_len
     if o.auto_length and held and held.longest:
@@ -169,9 +173,7 @@ def _as_plan(
         longest_context=held.longest if held else None,
         gpus_planned=_gpus(deployment, o, stages, kv),
         host_bytes=o.offload_bytes * len(deployment.cards) + o.host_kv_bytes,
-        identity=identity(
-            served(deployment), "vllm", least.card.capability, o.version, o.kv_dtype, dtype_of(deployment.settings)
-        ),
+        identity=numbers,
         lines=lines(start),
         notes=tuple(_notes(deployment, o, least, held)),
         settings=_settings(o),

@@ -3,7 +3,7 @@
 The pass runs `max_num_batched_tokens` dummy tokens through the model and then samples for `max_num_seqs` requests. With
 a large vocabulary the sampler is the fullest moment, and its bytes follow from the tensors that the sources hold at
 once; else a layer's feed-forward block is. On 23 logged starts (0.11 to 0.19, H100) the peak was met within 0.3 % on
-average; on eleven of other cards and releases (0.7 to 0.22), where it is not printed alone, the KV share within 0.9 %.
+average; on ten of other cards and releases (0.7 to 0.22), where it is not printed alone, the KV share within 0.9 %.
 """
 
 from __future__ import annotations
