@@ -24,8 +24,9 @@ _KNOWN = frozenset({
 """Models whose projector is known; of others two linear layers are assumed."""
 MOBILENET = 294_126_912
 """Parameters of Gemma 3n's vision encoder (MobileNet-V5-300M); its configuration states no sizes."""
-_FIXED = {"DeepseekOCRForCausalLM": 401_372_160}
-"""Encoders whose configuration does not state their sizes: SAM-B, CLIP-L and the projector of DeepSeek-OCR."""
+_FIXED = {"DeepseekOCRForCausalLM": 401_372_160, "Phi3VForCausalLM": 325_541_888}
+"""Encoders whose configuration does not state their sizes: SAM-B and CLIP-L of DeepSeek-OCR, CLIP-L of Phi-3-vision, with
+their projectors (as the published totals leave them)."""
 _SOFT = 128
 """Rows of Gemma 3n's embedding of vision and audio marks."""
 
