@@ -100,3 +100,13 @@ def test_a_launch_writes_the_file_that_was_named(tmp_path: Path) -> None:
     file = tmp_path / "compose.yaml"
     assert run("launch", *FITS, "--as", "compose", "-o", str(file)).exit_code == 0
     assert "Qwen/Qwen3-8B" in file.read_text()
+
+
+def test_a_misspelt_option_of_ours_is_not_passed_on_to_the_engine() -> None:
+    refused = run("plan", *FITS, "--solv")
+    assert refused.exit_code == 2 and "did you mean --solve?" in refused.stderr
+
+
+def test_a_card_that_can_only_unpack_the_weights_is_said_to() -> None:
+    text = run("plan", "Qwen/Qwen3-8B-FP8", "--gpu", "RTX 3090", "--max-model-len", "8192").stdout
+    assert "fallback kernel" in text and "not the native path" in text

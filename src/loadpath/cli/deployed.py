@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 PASS_ON = {"ignore_unknown_options": True}
 """The engine's own flags stand among ours: what is not ours is the engine's."""
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*=")
+_THEIRS = frozenset({"--model-name", "--host", "--port", "--served-model-name", "--parallel"})
+"""Flags of engines that look like ours."""
 WORDS = "[MODEL [ENGINE FLAGS]... | FILE.yaml | -- COMMAND...]"
 
 
@@ -61,7 +66,11 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
     elif _is_command(words):
         request = from_text(shlex.join(words), "command line")
     else:
-        model, settings = from_flags(asked.engine or "vllm", words)
+        variables = dict(word.split("=", 1) for word in words if _VARIABLE.match(word))
+        rest = tuple(word for word in words if not _VARIABLE.match(word))
+        _refuse_misspelt(rest)
+        model, settings = from_flags(asked.engine or "vllm", rest)
+        settings |= variables
         request = Request(model or "", engine=asked.engine or "vllm", settings=settings)
     return msgspec.structs.replace(
         request,
@@ -71,6 +80,19 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
         version=asked.version or request.version,
         available_kv_bytes=None if asked.available_kv_gib is None else round(asked.available_kv_gib * GIB),
     )
+
+
+def _refuse_misspelt(words: tuple[str, ...]) -> None:
+    """An option that is nearly one of ours is not the engine's: it would be passed on, and silently do nothing."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    ours = [name for option in context.command.params for name in option.opts if name.startswith("--")]
+    for word in words:
+        name = word.partition("=")[0]
+        near = difflib.get_close_matches(name, ours, 1, cutoff=0.8) if name.startswith("--") else []
+        if near and name not in _THEIRS:
+            raise click.UsageError(f"no option {name}: did you mean {near[0]}?")
 
 
 def _is_command(words: tuple[str, ...]) -> bool:

@@ -282,7 +282,7 @@ def inside(engine: str | None, words: Sequence[str]) -> Iterator[Found]:
     joined = shlex.join(words)
     if _program(joined)[0] is not None:
         yield from command(joined)
-    else:
+    elif not (engine == "ollama" and tuple(words[:1]) == ("serve",)):  # the image's own verb, no model
         yield from flags(engine, words)
 
 

@@ -150,7 +150,7 @@ def test_a_share_far_above_the_own_rule_is_noted() -> None:
     shape=st.sampled_from([QWEN3_8B, GPT_OSS, HYBRID]),
 )  # fmt: skip
 def test_more_of_the_card_never_holds_fewer_tokens(fraction: float, tp: int, context: int, shape: ModelShape) -> None:
-    settings = {"tp_size": tp, "context_length": context}
+    settings: dict[str, Any] = {"tp_size": tp, "context_length": context}
     less = plan(deployed(shape, gpus=tp, mem_fraction_static=fraction, **settings))
     more = plan(deployed(shape, gpus=tp, mem_fraction_static=min(0.99, fraction + 0.04), **settings))
     assert more.kv_tokens >= less.kv_tokens
