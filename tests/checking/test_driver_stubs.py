@@ -112,6 +112,16 @@ def test_who_holds_the_memory_is_told(machine: Machine) -> None:
     assert "4711" in held.cause
 
 
+@pytest.mark.parametrize(("scenario", "expected"), [
+    ("nvlinks 18", "nvlink-up"),
+    ("nvlinks 18\nnvlink-speed 0", "p2p-supported"),
+    ("nvlinks 4\nnvlinks-inactive 1\nname NVIDIA RTX A6000", "nvlink-no-bridge"),
+])  # fmt: skip
+def test_links_in_order_are_noted(machine: Machine, scenario: str, expected: str) -> None:
+    report = machine(scenario, gpus=2).check()
+    assert report.verdict.state == "healthy" and expected in ids(report), ids(report)
+
+
 def test_memory_without_a_process_is_joined_with_who_holds_the_device(machine: Machine) -> None:
     tree = machine("used.0 70600")
     tree.link("/proc/4711/fd/3", "/dev/nvidia0")

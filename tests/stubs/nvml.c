@@ -108,11 +108,12 @@ ret nvmlDeviceGetCurrPcieLinkWidth(dev d, unsigned *w) { ASK(d); *w = (unsigned)
 ret nvmlDeviceGetMaxPcieLinkWidth(dev d, unsigned *w) { ASK(d); *w = 16; return OK; }
 
 typedef struct { unsigned field, scope; long long stamp, latency; unsigned type, answer; unsigned long long value; } field;
-enum { RECOVERY_ACTION = 230 };
+enum { RECOVERY_ACTION = 230, LINK_SPEED = 164 };
 ret nvmlDeviceGetFieldValues(dev d, int count, field *values) {
     ASK(d);
     for (int i = 0; i < count; i++) {
         long value = values[i].field == RECOVERY_ACTION ? of_gpu("recovery", GPU(d), 0) : -1;
+        if (values[i].field == LINK_SPEED) value = number("nvlink-speed", 26562);
         values[i].answer = value < 0 ? NOT_SUPPORTED : OK;
         values[i].type = 1;
         values[i].value = value < 0 ? 0 : (unsigned long long)value;
@@ -138,7 +139,7 @@ ret nvmlDeviceGetGspFirmwareMode(dev d, unsigned *on, unsigned *usual) { ASK(d);
 ret nvmlDeviceGetNvLinkState(dev d, unsigned link, unsigned *up) {
     ASK(d);
     if ((long)link >= number("nvlinks", 0)) return 2;
-    *up = (long)link != number("nvlink-down", -1);
+    *up = (long)link != number("nvlink-down", -1) && !number("nvlinks-inactive", 0);
     return OK;
 }
 

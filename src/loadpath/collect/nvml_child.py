@@ -310,17 +310,23 @@ def processes(ask: Asked, index: int, gpu: Any) -> None:
 
 def nvlinks(ask: Asked, index: int, gpu: Any) -> None:
     """Each link's rate in GB/s a direction; null for an inactive one."""
-    nvml = ask.nvml
     rates: dict[str, float | None] = {}
     for number in range(MOST_NVLINKS):
         active = ask("nvmlDeviceGetNvLinkState", gpu, number)
         if not isinstance(active, int):
             break
-        field = getattr(nvml, "NVML_FI_DEV_NVLINK_GET_SPEED", None)
-        speed = ask.fields(gpu, (field, number)).get((field, number)) if active and field is not None else None
+        speed = _link_speed(ask, gpu, number) if active else None
         rates[str(number)] = round(speed / 1000, 3) if speed else (0.0 if active else None)
     if rates:
         say({"gpu": index, "nvlink": rates})
+
+
+def _link_speed(ask: Asked, gpu: Any, number: int) -> int | None:
+    """MB/s of one link, else what all links have in common (older drivers)."""
+    own, common = (getattr(ask.nvml, f"NVML_FI_DEV_NVLINK_{name}", None) for name in ("GET_SPEED", "SPEED_MBPS_COMMON"))
+    wanted: list[Any] = [*([(own, number)] if own is not None else []), *([common] if common is not None else [])]
+    got = ask.fields(gpu, *wanted)
+    return next((got[key] for key in wanted if got.get(key)), None)
 
 
 def peers(ask: Asked, handles: list[tuple[int, Any]]) -> None:

@@ -135,9 +135,9 @@ def judge_nvlink(case: Case) -> Iterator[Finding]:
             values={"gpus": labels(errors), "errors": said, "index": errors[0].index or 0},
         )
     good = [s for s in statuses if s.links and s not in down]
-    if good and not down and not errors:
+    speeds = [speed for speed in good[0].links.values() if speed] if good else []
+    if speeds and not down and not errors:
         first = good[0]
-        speeds = [speed for speed in first.links.values() if speed]
         values = {
             "gpus": labels(good), "count": len(first.links), "speed": f"{speeds[0]:g}",
             "total": f"{2 * sum(speeds):.0f}", "verb": "has" if len(good) == 1 else "have",

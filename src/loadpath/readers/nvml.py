@@ -36,6 +36,7 @@ def extent(lines: Sequence[Line], i: int) -> int:
 def read(capture: Capture) -> Iterator[Fact]:
     gpus: dict[int, dict[str, Record]] = {}
     lists: set[str] = set()
+    links: list[tuple[Line, dict[str, Any]]] = []
     system: tuple[Line, dict[str, Any]] | None = None
     for line in capture.lines:
         if line.raw.startswith(FAILED):
@@ -52,7 +53,7 @@ def read(capture: Capture) -> Iterator[Fact]:
         elif "processes" in told:
             lists.add("not-supported" if told["processes"] == "not supported" else "none-found")
         elif "nvlink" in told:
-            yield _nvlink(capture, line, told)
+            links.append((line, told))
         elif "p2p" in told:
             yield Topology(**at(capture, line), what="p2p", gpus=tuple(told.get("gpus", ())), links=told["p2p"])
         elif isinstance(told.get("gpu"), int):
@@ -61,6 +62,9 @@ def read(capture: Capture) -> Iterator[Fact]:
     for index, records in gpus.items():
         yield from facts_of(records, "csv", capture, view="csv", index=index)
         yield from _model(capture, index, records)
+    for line, told in links:
+        name = gpus.get(told.get("gpu", -1), {}).get("name")
+        yield _nvlink(capture, line, told, name.value if name else None)
     if system is not None and gpus:
         processes: ProcessList = next((p for p in ("rows", "none-found", "not-supported") if p in lists), "absent")
         count = system[1].get("count")
@@ -110,9 +114,10 @@ def _instance(capture: Capture, line: Line, told: dict[str, Any]) -> MigInstance
     )  # fmt: skip
 
 
-def _nvlink(capture: Capture, line: Line, told: dict[str, Any]) -> NvlinkStatus:
-    links = {int(number): rate for number, rate in told["nvlink"].items()}
-    inactive = all(rate is None for rate in links.values())
+def _nvlink(capture: Capture, line: Line, told: dict[str, Any], name: str | None) -> NvlinkStatus:
+    rates = {int(number): rate for number, rate in told["nvlink"].items()}
+    inactive = all(rate is None for rate in rates.values())
     return NvlinkStatus(
-        **at(capture, line), index=told.get("gpu"), links=links, why_none="inactive" if inactive else None
-    )
+        **at(capture, line), index=told.get("gpu"), name=name, links={} if inactive else rates,
+        why_none="inactive" if inactive else None,
+    )  # fmt: skip
