@@ -1,4 +1,4 @@
-"""`launch --run`: start what was written, and follow its log until it is ready or has failed."""
+"""`launch --run`: start what was written, and follow its log until it is ready or has failed. What was started goes on."""
 
 from __future__ import annotations
 
@@ -14,34 +14,53 @@ from loadpath.cli.options import Unreadable
 from loadpath.launching.spec import Launch
 from loadpath.launching.write import written
 
+KINDS = ("docker", "podman", "command")
+
 
 def run_and_follow(made: Launch, kind: str) -> int:
-    """Start it and follow; returns the exit status of the report. A container goes on; a bare process ends with us.
+    """Start it and follow; returns the exit status of the report on its log.
 
     Raises Unreadable where the program that starts it is missing or refuses.
     """
-    if kind not in ("docker", "podman", "command"):
+    if kind not in KINDS:
         raise click.UsageError(
             f"--run starts docker, podman or command; write the {kind} file and start it with its own tool"
         )
-    script = Path(tempfile.mkdtemp(prefix="loadpath-")) / "start.sh"
+    folder = Path(tempfile.mkdtemp(prefix="loadpath-"))
+    script = folder / "start.sh"
     script.write_text(written(made, kind), encoding="utf-8")
     click.echo(f"starting: sh {script}", err=True)
     if kind == "command":
-        return _followed(["sh", str(script)])
+        return _process(script, folder / "log")
     started = subprocess.run(["sh", str(script)], capture_output=True, text=True)
     if started.returncode:
         raise Unreadable(f"{kind} run failed ({started.returncode}): {started.stderr.strip()}")
     click.echo(f"started {started.stdout.strip()[:12]}; `{kind} stop {made.name}` ends it", err=True)
-    return _followed([kind, "logs", "-f", made.name])
+    return _container([kind, "logs", "-f", made.name])
 
 
-def _followed(words: list[str]) -> int:
-    """`words 2>&1 | loadpath read --follow -`; what was started by us alone is ended when the following ends."""
+def _process(script: Path, log: Path) -> int:
+    """A process of its own session, its output in a file: it outlives us, as a container does."""
+    with log.open("wb") as output:
+        started = subprocess.Popen(
+            ["sh", str(script)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    click.echo(f"started {started.pid}, its output is in {log}; `kill -- -{started.pid}` ends it", err=True)
+    return subprocess.run([*_READER, str(log)]).returncode
+
+
+def _container(words: list[str]) -> int:
+    """`words 2>&1 | loadpath read --follow -`."""
     click.echo(f"following: {shlex.join(words)}", err=True)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as log:
         try:
-            reader = [sys.executable, "-m", "loadpath", "read", "--follow", "-"]
-            return subprocess.run(reader, stdin=process.stdout).returncode
+            return subprocess.run([*_READER, "-"], stdin=log.stdout).returncode
         finally:
-            process.terminate()
+            log.terminate()
+
+
+_READER = (sys.executable, "-m", "loadpath", "read", "--follow")
