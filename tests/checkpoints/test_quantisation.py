@@ -176,3 +176,32 @@ def test_experts_of_modelopt_in_an_fp8_checkpoint() -> None:
     assert (found.format, found.expert_format) == ("nvfp4", "")
     assert found.modules == {"experts"}
     assert found.fp8_modules == {"attention", "mlp"}
+
+
+def test_experts_beside_a_dense_block_are_no_part_of_it() -> None:
+    gemma = {"model_type": "gemma4_text", "hidden_size": 64, "num_hidden_layers": 6, "num_attention_heads": 4,
+             "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128, "enable_moe_block": True, "num_experts": 8,
+             "top_k_experts": 2, "moe_intermediate_size": 32, "hidden_size_per_layer_input": 0, "vocab_size": 128}  # fmt: skip
+    names = [
+        "lm_head",
+        *(f"model.language_model.layers.{i}.{part}*" for i in range(6) for part in ("mlp", "self_attn")),
+    ]
+    section = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": names}
+    found = shape_of(gemma | {"quantization_config": section}, "config.json").quantisation
+    assert found is not None
+    assert found.modules == {"experts"}
+
+
+def test_nemotrons_mixers_are_told_apart() -> None:
+    nemotron = {"model_type": "nemotron_h", "hidden_size": 64, "hybrid_override_pattern": "M*E-M", "num_hidden_layers": 5,
+                "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 128,
+                "mamba_num_heads": 4, "mamba_head_dim": 16, "ssm_state_size": 16, "n_groups": 1, "n_routed_experts": 4,
+                "num_experts_per_tok": 2, "moe_intermediate_size": 32, "vocab_size": 128}  # fmt: skip
+    names = [f"backbone.layers.1.mixer.{x}_proj" for x in "qkvo"]
+    names += ["backbone.layers.0.mixer.in_proj", "backbone.layers.0.mixer.out_proj", "backbone.layers.3.mixer.up_proj",
+              "backbone.layers.3.mixer.down_proj", "lm_head"]  # fmt: skip
+    section = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": names}
+    found = shape_of(nemotron | {"quantization_config": section}, "config.json").quantisation
+    assert found is not None
+    assert found.modules == {"experts", "shared-experts", "recurrent"}
+    assert found.kept_layers == {0}

@@ -32,12 +32,7 @@ _LATENT = (
     "self_attn.o_proj",
 )
 _INDEXER = ("self_attn.indexer.wq_b", "self_attn.indexer.wk")
-_MODULES: dict[Role, tuple[str, ...]] = {
-    "mlp": ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
-    "experts": ("mlp.experts.0.gate_proj", "mlp.experts.0.up_proj", "mlp.experts.0.down_proj"),
-    "shared-experts": ("mlp.shared_experts.gate_proj", "mlp.shared_experts.up_proj", "mlp.shared_experts.down_proj"),
-    "recurrent": ("linear_attn.in_proj", "linear_attn.out_proj"),
-}
+_RECURRENT = ("linear_attn.in_proj", "linear_attn.out_proj")
 # What other families call the same part; renamed before a list is compared.
 _RENAMED = (
     (re.compile(r"(?:^|(?<=[.*]))attn(?=\.|\*|$)"), "self_attn"), (re.compile(r"(?:^|(?<=[.*]))ffn(?=\.|\*|$)"), "mlp"),
@@ -46,6 +41,8 @@ _RENAMED = (
     (re.compile(r"(?<=[.*])shared_expert(?=\.|\*|$)"), "shared_experts"),
     (re.compile(r"in_proj_(?:qkvz|qkv|z|ba|a|b)$"), "in_proj"),
     (re.compile(r"(?<=\.)(?:mamba|mixer)(?=\.(?:in|out)_proj)"), "linear_attn"),
+    (re.compile(r"(?<=\.)mixer(?=\.[qkvo]_proj)"), "self_attn"),
+    (re.compile(r"(?<=\.)mixer(?=\.(?:experts|shared_experts|gate_proj|up_proj|down_proj))"), "mlp"),
     (re.compile(r"(?<=experts\.0\.)w1$"), "gate_proj"), (re.compile(r"(?<=experts\.0\.)w2$"), "down_proj"),
     (re.compile(r"(?<=experts\.0\.)w3$"), "up_proj"),
 )  # fmt: skip
@@ -98,6 +95,11 @@ def _compiled(text: str) -> re.Pattern[str] | None:
         return None
 
 
+def _feed(name: str, gated: bool) -> tuple[str, ...]:
+    parts = ("gate_proj", "up_proj", "down_proj") if gated else ("up_proj", "down_proj")
+    return tuple(f"{name}.{part}" for part in parts)
+
+
 def roles_of(layer: Layer) -> dict[Role, tuple[str, ...]]:
     """The quantisable parts of a layer, and its modules of each."""
     found: dict[Role, tuple[str, ...]] = {}
@@ -108,16 +110,18 @@ def roles_of(layer: Layer) -> dict[Role, tuple[str, ...]]:
             found["attention"] = _ATTENTION
         else:
             kda = isinstance(mixer, GatedDelta) and mixer.rule == "kda"
-            found["recurrent"] = _ATTENTION if kda else _MODULES["recurrent"]  # Kimi names both alike
+            found["recurrent"] = _ATTENTION if kda else _RECURRENT  # Kimi names both alike
         if isinstance(mixer, LatentAttention | CompressedAttention | Attention) and mixer.index_heads:
             found["indexer"] = _INDEXER
+    beside = any(isinstance(feed, Dense) for feed in layer.feeds)
     for feed in layer.feeds:
         if isinstance(feed, Dense):
-            found["mlp"] = _MODULES["mlp"]
+            found["mlp"] = _feed("mlp", feed.gated)
         elif isinstance(feed, Experts):
-            found["experts"] = _MODULES["experts"]
+            # Where a dense block stands beside the experts (Gemma 4), they are no part of it.
+            found["experts"] = _feed("experts.0" if beside else "mlp.experts.0", feed.gated)
             if feed.shared_width:
-                found["shared-experts"] = _MODULES["shared-experts"]
+                found["shared-experts"] = _feed("mlp.shared_experts", feed.gated)
     return found
 
 
