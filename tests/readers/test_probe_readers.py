@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from conftest import read_text
 from loadpath.core.report import Report
 from loadpath.core.sample import Sample, to_bytes
+from loadpath.reading.service import read_bytes
 
 
 def sample(kind: str, text: str, **how: Any) -> str:
@@ -78,3 +83,25 @@ def test_the_inventory_of_nvml_gives_the_facts_of_nvidia_smi() -> None:
 def test_an_open_that_never_came_back_hung() -> None:
     access = facts(read_text(sample("device-access", "open /dev/nvidiactl: ok\nopen /dev/nvidia0: ")), "DeviceAccess")
     assert [a["outcome"] for a in access] == ["ok", "hung"]
+
+
+LINES = st.sampled_from((
+    "PCI bus: x devices", "0000:01:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2330]", "\tLnkSta: Speed unknown, Width x",
+    "loaded: nvidia", "loaded:", "module-file: kernel=", "dkms: nvidia/580 built-for=",
+    "open /dev/nvidia0", "holder: pid=x uid=", "major: a b",
+    "library: libcuda.so.1 path= real=", "library: libcuda.so.1 path=/a real=/b version=? size=? via=x taken", "environment: =",
+    "cuInit: x", "cuInit: 99999999999", "devices: -1", "device: 0", "libcuda:", '{"gpu":"0"}', '{"gpu":0,"name":null}', '{"gpu":0,"memory.used":[]}',
+    '{"mig":0}', '{"process":"x"}', '{"p2p":{}}', '{"gpu":0,"nvlink":{}}', '{"system":true,"count":"many"}', "uptime: soon", "asked: all",
+    "Failed to initialize NVML: ", "NVRM version: ", "Model: \t x",
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind", ["pci", "kernel-module", "device-access", "user-driver", "cuda-init", "nvml", "whereabouts", "proc-driver"]
+)
+@settings(max_examples=40, deadline=None)
+@given(
+    data=st.one_of(st.binary(max_size=200), st.lists(LINES, max_size=8).map(lambda lines: "\n".join(lines).encode()))
+)
+def test_no_bytes_break_a_reader_of_probes(kind: str, data: bytes) -> None:
+    read_bytes([("x", to_bytes(Sample("x", kind, "x", data=data)))])
