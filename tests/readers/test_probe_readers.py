@@ -90,7 +90,8 @@ LINES = st.sampled_from((
     "loaded: nvidia", "loaded:", "module-file: kernel=", "dkms: nvidia/580 built-for=",
     "open /dev/nvidia0", "holder: pid=x uid=", "major: a b",
     "library: libcuda.so.1 path= real=", "library: libcuda.so.1 path=/a real=/b version=? size=? via=x taken", "environment: =",
-    "cuInit: x", "cuInit: 99999999999", "devices: -1", "device: 0", "libcuda:", '{"gpu":"0"}', '{"gpu":0,"name":null}', '{"gpu":0,"memory.used":[]}',
+    "cuInit: x", "cuInit: 99999999999", "devices: -1", "device: 0", "libcuda:", '{"gpu":"0"}',
+    '{"gpu":0,"name":null}', '{"gpu":0,"memory.used":[]}',
     '{"mig":0}', '{"process":"x"}', '{"p2p":{}}', '{"gpu":0,"nvlink":{}}', '{"system":true,"count":"many"}', "uptime: soon", "asked: all",
     "Failed to initialize NVML: ", "NVRM version: ", "Model: \t x",
 ))  # fmt: skip
