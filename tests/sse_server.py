@@ -85,6 +85,8 @@ class Served:
         self.born = loop.time()
         self.running = self.waiting = 0
         self.generated = 0
+        self.truth: dict[str, list[float]] = {"ttft": [], "gap": []}
+        """The delays as they came to be, as /truth tells them."""
         self.slots = asyncio.Semaphore(behaviour.slots) if behaviour.slots else None
 
     def after_stall(self, when: float) -> float:
@@ -143,6 +145,8 @@ class Handler(asyncio.Protocol):
             self.json({"object": "list", "data": [{"id": "test/model", "owned_by": owner, "max_model_len": 8192}]})
         elif path == "/version" and b.engine == "vllm":
             self.json({"version": "0.12.0"})
+        elif path == "/truth":
+            self.json(self.served.truth)
         elif path == "/metrics" and b.metrics:
             self.whole(200, self.metrics().encode(), "text/plain")
         else:
@@ -187,16 +191,13 @@ class Handler(asyncio.Protocol):
             self.json({"error": {"message": "maximum context length is 8192 tokens", "code": b.status}}, b.status)
             return
         served.waiting += 1
-        try:
-            async with served.slots or contextlib.nullcontext():
-                served.waiting -= 1
-                served.running += 1
-                try:
-                    await self.generate(path, body, number, began if not served.slots else served.loop.time())
-                finally:
-                    served.running -= 1
-        except BaseException:
-            raise
+        async with served.slots or contextlib.nullcontext():
+            served.waiting -= 1
+            served.running += 1
+            try:
+                await self.generate(path, body, number, began if not served.slots else served.loop.time())
+            finally:
+                served.running -= 1
 
     async def generate(self, path: str, body: dict[str, Any], number: int, began: float) -> None:
         served, b = self.served, self.served.behaviour
@@ -205,7 +206,7 @@ class Handler(asyncio.Protocol):
         tokens = b.tokens or body.get("max_completion_tokens") or body.get("max_tokens") or 16
         usage = {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
         if b.cached_tokens:
-            usage["prompt_tokens_details"] = {"cached_tokens": b.cached_tokens}  # type: ignore[assignment]
+            usage["prompt_tokens_details"] = {"cached_tokens": b.cached_tokens}
         due = began + b.ttft + served.random.uniform(-b.ttft_spread, b.ttft_spread)
         if number == 1:
             due += b.cold
@@ -230,7 +231,7 @@ class Handler(asyncio.Protocol):
         )
         if "chat" in path:
             self.event(json.dumps({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}))
-        await self.stream(path, number, tokens, due)
+        await self.stream(path, number, tokens, began, due)
         finish = {"index": 0, "finish_reason": "length", "delta": {}, "text": ""}
         self.event(json.dumps({"choices": [finish]}))
         if b.usage and (body.get("stream_options") or {}).get("include_usage"):
@@ -240,9 +241,10 @@ class Handler(asyncio.Protocol):
         if b.close:
             self.transport.close()
 
-    async def stream(self, path: str, number: int, tokens: int, due: float) -> None:
+    async def stream(self, path: str, number: int, tokens: int, began: float, due: float) -> None:
         served, b = self.served, self.served.behaviour
         held: list[str] = []
+        before = 0.0
         for at in range(0, tokens, b.tokens_per_chunk):
             count = min(b.tokens_per_chunk, tokens - at)
             if at:
@@ -262,6 +264,9 @@ class Handler(asyncio.Protocol):
             held.append(json.dumps({"id": "x", "choices": [{**choice, "finish_reason": None}]}))
             if len(held) == b.chunks_per_write or at + count >= tokens:
                 await served.until(due)
+                now = served.loop.time()
+                served.truth["gap" if before else "ttft"].append(now - (before or began))
+                before = now
                 served.generated += count * len(held)
                 self.write(b"".join(self.framed(one) for one in held))
                 held.clear()

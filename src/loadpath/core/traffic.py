@@ -52,6 +52,8 @@ class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the answer was complete, or the error was known."""
     chunk_times: tuple[float, ...] = ()
     """Of each chunk with text. Chunks that came in one read have one time."""
+    chunk_tokens: tuple[int, ...] = ()
+    """Tokens of each chunk where they were more than chunks: the counted total, shared out by characters; else empty."""
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None

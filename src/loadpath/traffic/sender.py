@@ -10,6 +10,7 @@ import msgspec
 from loadpath.core.traffic import Api, CountBasis, ErrorKind, Exchange
 from loadpath.traffic.connections import CannotConnect, Outcome, Pool, clock
 from loadpath.traffic.prompts import Message, Prompt
+from loadpath.traffic.statistics import MANY_PER_CHUNK
 from loadpath.traffic.stream import Answer
 from loadpath.traffic.tokenizer import Tokenizer
 from loadpath.traffic.wire import Target
@@ -125,14 +126,14 @@ class Sender:
         self, data: bytes, prompt: Prompt, intended: float, keep_text: bool
     ) -> tuple[Exchange, Answer | None]:
         limit_at = clock() + self.timeout
+        answer: Answer | None = None
         while True:
             try:
                 connection = await self.pool.take()
             except CannotConnect as error:
-                end = self.now()
-                return Exchange(
-                    intended, end=end, error="connect", message=str(error), asked_output=prompt.output
-                ), None
+                kind: ErrorKind = "cut" if answer is not None else "connect"  # sent before, and lost
+                failed = Exchange(intended, end=self.now(), error=kind, message=str(error), asked_output=prompt.output)
+                return failed, None
             reused = connection.carried > 0
             sent = self.now()
             answer = Answer(connection.said_done, keep_text=keep_text)
@@ -158,6 +159,7 @@ class Sender:
             last=times[-1] if times else None,
             end=round(end, 6),
             chunk_times=times,
+            chunk_tokens=shared_out(output_tokens, answer.characters) if output_basis == "usage" else (),
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             cached_tokens=answer.cached_tokens,
@@ -193,12 +195,27 @@ class Sender:
         outputs: tuple[int | None, CountBasis] = (None, "none")
         if answer.times and self.manner.api != "embeddings" and self.manner.stream:
             outputs = (len(answer.times), "chunks")
-        if self.tokenizer is not None:
+        if self.tokenizer is not None and answer.prompt_tokens is None:
             prompts = (self.tokenizer.count(prompt.text), "tokenizer")
-            if answer.texts:
-                outputs = (self.tokenizer.count("".join(answer.texts)), "tokenizer")
+        if self.tokenizer is not None and answer.output_tokens is None and answer.texts:
+            outputs = (self.tokenizer.count("".join(answer.texts)), "tokenizer")
         if answer.prompt_tokens is not None:
             prompts = (answer.prompt_tokens, "usage")
         if answer.output_tokens is not None and self.manner.api != "embeddings":
             outputs = (answer.output_tokens, "usage")
         return *prompts, *outputs
+
+
+def shared_out(tokens: int | None, characters: list[int]) -> tuple[int, ...]:
+    """`tokens` over chunks by their characters, each at least one; empty where each chunk is about one token."""
+    chunks = len(characters)
+    if not tokens or chunks < 2 or tokens < chunks * MANY_PER_CHUNK:
+        return ()
+    spare, whole = tokens - chunks, sum(characters)
+    made, given, before = [], 0, 0
+    for count in characters:
+        before += count
+        upto = round(spare * before / whole)
+        made.append(1 + upto - given)
+        given = upto
+    return tuple(made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import msgspec
 
@@ -57,11 +57,12 @@ def gaps(exchange: Exchange) -> list[float]:
 
 
 def tpot(exchange: Exchange) -> float | None:
-    """Seconds per output token after the first."""
+    """Seconds per output token after the first (after those of the first chunk, where it carried several)."""
     first, last, tokens = exchange.first, exchange.last, exchange.output_tokens
-    if first is None or last is None or not tokens or tokens < 2 or last <= first:
+    if first is None or last is None or not tokens or last <= first:
         return None
-    return (last - first) / (tokens - 1)
+    after = tokens - (exchange.chunk_tokens[0] if exchange.chunk_tokens else 1)
+    return (last - first) / after if after > 0 else None
 
 
 def tokens_per_chunk(exchange: Exchange) -> float:
@@ -73,17 +74,14 @@ def tokens_per_chunk(exchange: Exchange) -> float:
 
 
 def itls(exchange: Exchange) -> list[float]:
-    """Seconds per output token after the first: each arrival's gap spread over the tokens that came with it.
-
-    Where chunks carry several tokens (speculation, several steps a turn) each is taken to carry the same number.
-    """
-    each = tokens_per_chunk(exchange)
-    each = 1.0 if each < MANY_PER_CHUNK else each
-    arrived = [(time, sum(1 for _ in chunks)) for time, chunks in groupby(exchange.chunk_times)]
+    """Seconds per output token after the first: each arrival's gap spread over the tokens that came with it."""
+    tokens = exchange.chunk_tokens or (1,) * len(exchange.chunk_times)
+    arrived: dict[float, int] = {}
+    for time, count in zip(exchange.chunk_times, tokens, strict=True):
+        arrived[time] = arrived.get(time, 0) + count
     made: list[float] = []
-    for (before, _), (now, chunks) in pairwise(arrived):
-        tokens = max(1, round(chunks * each))
-        made += [(now - before) / tokens] * tokens
+    for (before, _), (now, count) in pairwise(sorted(arrived.items())):
+        made += [(now - before) / count] * count
     return made
 
 

@@ -84,7 +84,8 @@ class Answer:
         self.finish = ""
         self.error = ""
         """The server's words of an error inside a stream, or of a refusal."""
-        self.characters = 0
+        self.characters: list[int] = []
+        """Of each chunk with text, beside `times`."""
 
     def status(self, now: float, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.http_status, self.headers = status, now
@@ -148,10 +149,12 @@ class Answer:
         if said is not None:
             text = said.content or said.reasoning_content or said.reasoning or said.refusal
             if not text and said.tool_calls is not None:
-                return bytes(said.tool_calls) not in _NO_CALLS
+                called = bytes(said.tool_calls)
+                self.characters += [len(called)] if called not in _NO_CALLS else []
+                return called not in _NO_CALLS
         if not text or not isinstance(text, str):
             return False
-        self.characters += len(text)
+        self.characters.append(len(text))
         if self._keep_text:
             self.texts.append(text)
         return True

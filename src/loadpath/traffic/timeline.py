@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from loadpath.core.traffic import Exchange, Interval
-from loadpath.traffic.statistics import quantile, tokens_per_chunk, ttft
+from loadpath.traffic.statistics import quantile, ttft
 
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 MOST = 120
@@ -59,9 +59,9 @@ def _fill(exchange: Exchange, at: Callable[[float], _Slot]) -> None:
         own.first += 1
         own.ttfts.append(first)
         own.prompt += exchange.prompt_tokens or 0
-    each = tokens_per_chunk(exchange)
-    for time in exchange.chunk_times:
-        at(time).output += each
+    tokens = exchange.chunk_tokens or (1,) * len(exchange.chunk_times)
+    for time, count in zip(exchange.chunk_times, tokens, strict=True):
+        at(time).output += count
     for before, now in pairwise(exchange.chunk_times):
         if now > before:
             at(now).gaps.append(now - before)
@@ -93,7 +93,7 @@ def _interval(own: _Slot, begin: float, width: float, level: int, repeat: int) -
         completed=own.completed,
         errors=own.errors,
         in_flight=round(own.held / width, 3),
-        output_tokens=round(own.output, 2),
+        output_tokens=own.output,
         prompt_tokens=own.prompt,
         ttft_p50=quantile(ttfts, 0.5) if ttfts else None,
         itl_p50=quantile(gaps, 0.5) if gaps else None,
