@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from driver_stubs import built
 from machines import Tree, play
-
-STUBS = Path(__file__).parents[1] / "stubs"
 
 
 @pytest.fixture(scope="session")
 def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with libnvidia-ml.so.1 and libcuda.so.1; skips where there is no C compiler or no nvidia-ml-py."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler here: the stubs of NVML and libcuda cannot be built")
-    if find_spec("pynvml") is None:
-        pytest.skip("nvidia-ml-py is not installed here")
-    folder = tmp_path_factory.mktemp("stubs")
-    for source, library in (("nvml.c", "libnvidia-ml.so.1"), ("cuda.c", "libcuda.so.1")):
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", "-O1", "-o", str(folder / library), str(STUBS / source)], check=True
-        )
-    return folder
+    """A folder with libnvidia-ml.so.1 and libcuda.so.1; skips where they cannot be built."""
+    return built(tmp_path_factory.mktemp("stubs"))
 
 
 @pytest.fixture
