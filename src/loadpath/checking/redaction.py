@@ -64,8 +64,8 @@ class Redactor:
     def learn(self, text: str) -> None:
         """Host names, user names and serial numbers that `text` shows in the places where such names stand."""
         self._names.learn(text)
-        for found in (*_SERIAL.finditer(text), *_in_columns(text)):
-            self._serial(found["id"])
+        for serial in (*(found["id"] for found in _SERIAL.finditer(text)), *_in_columns(text)):
+            self._serial(serial)
 
     def redact(self, text: str) -> str:
         """`text` with everything masked. Line breaks, and so line numbers, stay."""
@@ -182,18 +182,23 @@ def _is_version(match: re.Match[str]) -> bool:
     return bool(_VERSION_BEFORE.search(before) or _VERSION_BEHIND.match(behind))
 
 
-_HEADER = re.compile(r"(?im)^(?:[\w.\[\] ]+, *)*serial(?:_number)?(?: *,[^\n]*)?$")
+_VALUE = re.compile(r"(?=[\w-]*\d)[\w-]{5,40}")
 
 
-def _in_columns(text: str) -> Iterator[re.Match[str]]:
+def _in_columns(text: str) -> Iterator[str]:
     """Serial numbers in comma-separated rows under a header that names such a column."""
-    for header in _HEADER.finditer(text) if "serial" in text.lower() and "," in text else ():
-        names = [name.strip().lower() for name in header[0].split(",")]
-        column = next((i for i, name in enumerate(names) if name.startswith("serial")), None)
-        if column is None or len(names) < 2:
-            continue
-        row = re.compile(rf"\n(?:[^,\n]*,){{{column}}} *(?P<id>(?=[\w-]*\d)[\w-]{{5,40}}) *(?=,|\n|$)(?P<rest>[^\n]*)")
-        at = header.end()
-        while found := row.match(text, at):
-            yield found
-            at = found.end()
+    if "serial" not in text.lower():
+        return
+    column: int | None = None
+    width = 0
+    for line in text.split("\n"):
+        cells = line.split(",") if "," in line else []
+        names = [cell.strip().lower() for cell in cells] if "serial" in line.lower() else []
+        header = next((i for i, name in enumerate(names) if name in ("serial", "gpu_serial", "serial_number")), None)
+        if header is not None:
+            column, width = header, len(cells)
+        elif column is not None and len(cells) == width:
+            if _VALUE.fullmatch(value := cells[column].strip()):
+                yield value
+        else:
+            column = None
