@@ -100,7 +100,7 @@ LINES = st.sampled_from((
 @pytest.mark.parametrize(
     "kind", ["pci", "kernel-module", "device-access", "user-driver", "cuda-init", "nvml", "whereabouts", "proc-driver"]
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     data=st.one_of(st.binary(max_size=200), st.lists(LINES, max_size=8).map(lambda lines: "\n".join(lines).encode()))
 )
