@@ -212,6 +212,23 @@ def test_a_second_libcuda_on_the_library_path(machine: Machine) -> None:
     assert "libcuda-kernel-mismatch" in report.root.consequences
 
 
+def test_packages_that_were_updated_under_the_loaded_module(machine: Machine) -> None:
+    tree = machine("init 18\ncuInit 803")
+    tree.driver("570.86.15")
+    report = tree.check()
+    assert report.root_cause == "driver-library-mismatch"
+    assert report.root is not None and report.root.certainty == "established"
+    assert "module is 570.86.15" in report.root.cause and DRIVER in report.root.cause
+    assert "libcuda-kernel-mismatch" in report.root.consequences
+    assert not any("ld.so.conf" in r.command for r in report.root.remedies)
+
+
+def test_a_module_that_started_no_gpu(machine: Machine) -> None:
+    tree = machine("count 0\ncuInit 100")
+    play(tree, tree.stubs, "count 0\ncuInit 100")
+    assert tree.check().root_cause == "no-gpu-initialised"
+
+
 def test_a_compat_library_that_works_is_only_noted(machine: Machine) -> None:
     tree = machine()
     tree.file("/usr/local/cuda/compat/libcuda.so.590.44.01", "x" * 400_000)

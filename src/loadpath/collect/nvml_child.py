@@ -107,6 +107,8 @@ def main() -> int:
     cuda = ask("nvmlSystemGetCudaDriverVersion_v2", show=lambda v: f"{v // 1000}.{v % 1000 // 10}")
     say({"system": True, "driver_version": ask("nvmlSystemGetDriverVersion"), "nvml_version": ask("nvmlSystemGetNVMLVersion"),
          "cuda_version": cuda, "count": count})  # fmt: skip
+    if count == 0:
+        print("No devices were found", flush=True)
     handles = []
     for index in range(count if isinstance(count, int) else 0):
         try:

@@ -18,6 +18,8 @@ from loadpath.diagnosis.rule import Rule, finding
 from loadpath.diagnosis.stack import stack_of
 
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
+SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+                  "/lib64", "/usr/lib64", "/lib", "/usr/lib")  # fmt: skip
 OF_LIBRARIES = (803, 804, 35, 34)
 """cuInit's answers that a wrong libcuda gives."""
 
@@ -41,7 +43,28 @@ def judge_libcuda(case: Case) -> Iterator[Finding]:
         yield finding("stub-libcuda", [library, *([called] if called else [])], case=case, cause=cause,
                       certainty="established" if sure else "likely")  # fmt: skip
     elif library.version and module not in (None, "?", library.version):
-        yield _of_other_version(case, library, str(module), called)
+        nvml = taken(case, NVML)
+        if nvml is not None and nvml.version == library.version and library.via != "LD_LIBRARY_PATH":
+            yield _updated(case, library, nvml, str(module), called)
+        else:
+            yield _of_other_version(case, library, str(module), called)
+
+
+def _updated(
+    case: Case, library: DriverLibrary, nvml: DriverLibrary, module: str, called: CudaCalled | None
+) -> Finding:
+    """Both libraries are of one version and the module is of another: the packages were changed under it."""
+    have = library.version or ""
+    branches = [version.partition(".")[0] for version in (module, have)]
+    values = {
+        "sides": f"The loaded kernel module is {module}, the user-space libraries are {have}.",
+        "branches": " and ".join(branches) if branches[0] != branches[1] else None, "module": module, "library": have,
+    }  # fmt: skip
+    failed = (called is not None and bool(called.code)) or case.has(NvmlFailed)
+    return finding(
+        "driver-library-mismatch", [library, nvml, *([called] if called and called.code else [])], case=case, values=values,
+        certainty="established" if failed else "likely", figures={"module": module, "library": have},
+    )  # fmt: skip
 
 
 def _answer(called: CudaCalled | None) -> str:
@@ -91,6 +114,11 @@ def _remedies(case: Case, library: DriverLibrary, right: DriverLibrary | None) -
             f"Take {folder} off LD_LIBRARY_PATH", f"export LD_LIBRARY_PATH={left}" if left else "unset LD_LIBRARY_PATH",
             f"the loader then takes {right.path} ({right.version})" if right else "", suffices=True if right else None,
         )  # fmt: skip
+    elif folder in SYSTEM_FOLDERS:
+        first = Remedy(
+            "Find out which package brought that libcuda, and remove or replace it",
+            f"dpkg -S {library.real} || rpm -qf {library.real}",
+        )
     else:
         first = Remedy(
             f"Take {folder} out of the loader's configuration and write its cache anew",
@@ -182,7 +210,12 @@ def judge_nvml(case: Case) -> Iterator[Finding]:
 
 
 RULES = (
-    Rule(judge_libcuda, (DriverLibrary,), ("stub-libcuda", "libcuda-of-other-version"), (CudaCalled,)),
+    Rule(
+        judge_libcuda,
+        (DriverLibrary,),
+        ("stub-libcuda", "libcuda-of-other-version", "driver-library-mismatch"),
+        (CudaCalled,),
+    ),
     Rule(judge_parts, (DriverLibrary, DeviceNode), ("driver-capability-missing",), (EnvironmentVariable,)),
     Rule(judge_cuda, (CudaCalled,), ("libcuda-missing", *dict.fromkeys(_ROW_OF_CODE.values())), (EnvironmentVariable,)),
     Rule(judge_nvml, (NvmlFailed,), ("nvml-fails",)),
