@@ -249,6 +249,22 @@ def test_the_toolkits_stub_hides_libcuda(machine: Machine) -> None:
     assert report.root is not None and "/usr/local/cuda/lib64/stubs" in report.root.cause
 
 
+def test_a_copy_of_the_stub_is_known_by_its_answer(machine: Machine) -> None:
+    tree = machine("cuInit 34")
+    tree.file("/opt/copied/libcuda.so.1", "x" * 60_000)
+    tree.environ["LD_LIBRARY_PATH"] = "/opt/copied"
+    report = tree.check()
+    assert report.root_cause == "stub-libcuda"
+    assert report.root is not None and "/opt/copied/libcuda.so.1" in report.root.cause
+
+
+def test_a_small_library_that_works_is_no_stub(machine: Machine) -> None:
+    tree = machine()
+    tree.file("/usr/lib/wsl/lib/libcuda.so.1", "x" * 150_000)
+    tree.environ["LD_LIBRARY_PATH"] = "/usr/lib/wsl/lib"
+    assert tree.check().verdict.state == "healthy"
+
+
 def test_an_xid_in_the_log_counts_though_nvml_is_content(machine: Machine) -> None:
     tree = machine()
     tree.command(

@@ -97,3 +97,10 @@ def test_the_layers_stand_in_every_rendering(tree: Tree, tmp_path: Path, how: st
 
 def test_the_library_checks_a_saved_machine_too(tree: Tree) -> None:
     assert loadpath.check(tree.root).verdict.state == "healthy"
+
+
+def test_this_machine_whatever_it_is_gets_a_report() -> None:
+    report = loadpath.check()
+    assert len(report.layers) == 11
+    assert not [s for s in report.skipped if "fault of loadpath" in s.why]
+    assert any("loadpath ran" in note for note in report.notes)

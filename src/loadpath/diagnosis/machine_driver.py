@@ -20,7 +20,8 @@ from loadpath.diagnosis.stack import stack_of
 CUDA, NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
                   "/lib64", "/usr/lib64", "/lib", "/usr/lib")  # fmt: skip
-OF_LIBRARIES = (803, 804, 35, 34)
+STUB = 34
+OF_LIBRARIES = (803, 804, 35, STUB)
 """cuInit's answers that a wrong libcuda gives."""
 
 
@@ -34,12 +35,12 @@ def judge_libcuda(case: Case) -> Iterator[Finding]:
     library, module, called = taken(case, CUDA), loaded_version(case), case.last(CudaCalled)
     if library is None:
         return
-    if library.stub:
+    if library.stub or (called is not None and called.code == STUB):
         cause = (
             f"The loader takes {library.path} ({library.via}): the toolkit's stub, which is for linking only and hides the driver's "
             f"libcuda.{_answer(called)}"
         )
-        sure = called is not None and called.code == 34
+        sure = called is not None and called.code == STUB
         yield finding("stub-libcuda", [library, *([called] if called else [])], case=case, cause=cause,
                       certainty="established" if sure else "likely")  # fmt: skip
     elif library.version and module not in (None, "?", library.version):
@@ -164,7 +165,7 @@ def judge_parts(case: Case) -> Iterator[Finding]:
 
 
 _ROW_OF_CODE = {
-    3: "cuda-init-failed", 34: "stub-libcuda", 46: "gpu-busy-or-unavailable", 100: "no-cuda-device", 103: "cuda-integrity-check",
+    3: "cuda-init-failed", STUB: "stub-libcuda", 46: "gpu-busy-or-unavailable", 100: "no-cuda-device", 103: "cuda-integrity-check",
     304: "cuda-init-failed", 802: "fabric-not-ready", 803: "libcuda-kernel-mismatch", 804: "forward-compat-unsupported",
     805: "mps-no-server", 999: "cuda-init-failed",
 }  # fmt: skip

@@ -118,10 +118,8 @@ class DriverLibrary(Fact, frozen=True, kw_only=True):
 
     @property
     def stub(self) -> bool:
-        """The toolkit's stand-in for linking: in a `stubs` folder, or tiny and without a version."""
-        places = f"{self.path} {self.real}"
-        small = self.size_bytes is not None and self.size_bytes < 300_000
-        return "/stubs/" in places or (small and self.version is None)
+        """The toolkit's stand-in for linking, in its `stubs` folder. (Size tells nothing: WSL's libcuda is small too.)"""
+        return "/stubs/" in f"{self.path} {self.real}"
 
     @property
     def compat(self) -> bool:
