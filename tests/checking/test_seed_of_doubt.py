@@ -385,3 +385,13 @@ def test_a_programs_own_xid_is_history_where_the_driver_answers(machine: Machine
     report = tree.check()
     assert report.root_cause == "gpu-application-fault" and report.verdict.state == "degraded"
     assert report.root is not None and "60 s old" in report.root.cause
+
+
+def test_a_command_that_is_late_and_has_nothing_to_do_with_the_driver_is_a_note(machine: Machine) -> None:
+    tree = machine()
+    tree.command(
+        "dmesg", b'#loadpath-sample {"name":"kernel-log","kind":"kernel-log","command":"dmesg","outcome":"timed-out"}\n'
+    )
+    report = tree.check()
+    assert report.verdict.state == "healthy"
+    assert any("No answer in time: dmesg" in note for note in report.notes)

@@ -6,12 +6,17 @@ from collections.abc import Iterator
 
 from loadpath.core.case import Case
 from loadpath.core.facts.machine import ProbeRan, ProcessesInSight, Whereabouts
+from loadpath.diagnosis.machine_calls import CALLS
 
 MOST_NAMED = 4
 
 
+OF_OURS = "this is a fault of loadpath"
+
+
 def notes(case: Case) -> Iterator[str]:
     """Sentences for the report's notes; none where no probe ran."""
+    yield from _unanswered(case)
     where = case.last(Whereabouts)
     if where is None or (where.kernel in (None, "unknown") and not where.container):
         return
@@ -31,6 +36,16 @@ def notes(case: Case) -> Iterator[str]:
     if denied:
         more = f" and {len(denied) - MOST_NAMED} more" if len(denied) > MOST_NAMED else ""
         yield f"This user has no right to: {'; '.join(denied[:MOST_NAMED])}{more}. As root they are seen."
+
+
+def _unanswered(case: Case) -> Iterator[str]:
+    """Probes that gave nothing for a reason of their own; calls into the driver that hang are findings."""
+    late = [p.command for p in case.all(ProbeRan) if p.outcome == "timed-out" and p.name not in CALLS]
+    if late:
+        yield f"No answer in time: {'; '.join(late[:MOST_NAMED])}. More time: loadpath check --timeout 60."
+    for ran in case.all(ProbeRan):
+        if ran.note.endswith(OF_OURS):
+            yield f"The probe {ran.name} broke off ({ran.note})."
 
 
 def place(where: Whereabouts) -> str:
