@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import shared_file
 from loadpath.checking.names import Names
 from loadpath.checking.redaction import Redactor, redacted
 from loadpath.reading.service import read_bytes
@@ -167,3 +169,24 @@ def test_json_stays_json() -> None:
         "uuid": "GPU-5a1c29e0-77b1-4c3e-9d21-0b6f7a1d2c3e",
     }
     assert json.loads(masked(json.dumps(value)))["env"]["HF_TOKEN"] != value["env"]["HF_TOKEN"]
+
+
+@pytest.mark.parametrize(
+    "piece", ["a, ", "TOKEN_", "ff:", "1.1.", "a@a.", "http://a", "serial ", "GPU-0", "key=", "/home/a", "[a@b:"]
+)
+def test_no_line_however_long_takes_long(piece: str) -> None:
+    began = time.monotonic()
+    masked("serial token key " + piece * (60_000 // len(piece)))
+    assert time.monotonic() - began < 5
+
+
+def test_masking_changes_no_judgement_on_real_incidents() -> None:
+    """Every incident of the corpus gives the same findings and facts masked and as it was."""
+    cases = shared_file("corpus", "incidents.jsonl").read_text("utf-8").splitlines()
+    for case in map(json.loads, cases[::3]):
+        text = "\n".join(case["evidence"])
+        before, after = (read_bytes([("paste", given.encode())]) for given in (text, masked(text)))
+        assert [(f.id, f.certainty) for f in after.findings] == [(f.id, f.certainty) for f in before.findings], case[
+            "id"
+        ]
+        assert [f["type"] for f in after.facts] == [f["type"] for f in before.facts], case["id"]

@@ -35,8 +35,10 @@ _SERIAL = sought(
     "serial",
 )
 _SETTING = sought(
-    r"\b(?P<name>[A-Z][A-Z0-9_]*?_?(?:TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?:API|ACCESS|PRIVATE|AUTH|ENCRYPTION)_?KEY|CREDENTIALS?|"
-    r"COOKIE|DSN)(?:_[A-Z0-9]+)*)(?P<eq>['\"]?\s*[=:]\s*)(?P<quote>['\"]?)(?P<value>[^\s'\",;]+)"
+    r"\b(?P<name>[A-Z][A-Z0-9_]{2,100})(?P<eq>['\"]?\s{0,8}[=:]\s{0,8})(?P<quote>['\"]?)(?P<value>[^\s'\",;]+)"
+)
+_SECRET_NAME = re.compile(
+    r"(?:TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?:API|ACCESS|PRIVATE|AUTH|ENCRYPTION)_?KEY|CREDENTIALS?|COOKIE|DSN)(?:_|$)"
 )
 _NO_SECRET = re.compile(r"(?i)^(?:true|false|none|null|\d{1,6}|/\S*|\*+)$")
 # What stands before four numbers that are a version and no address, and what behind.
@@ -171,7 +173,7 @@ def redacted(texts: Iterable[bytes], names: Names | None = None) -> tuple[list[b
 
 
 def _secret(match: re.Match[str]) -> str:
-    if _NO_SECRET.match(match["value"]):
+    if not _SECRET_NAME.search(match["name"]) or _NO_SECRET.match(match["value"]):
         return match[0]
     return match["name"] + match["eq"] + match["quote"] + MASK
 
