@@ -184,6 +184,10 @@ def test_a_container_that_was_started_without_the_gpus(machine: Machine) -> None
     tree.remove("/loadpath-commands/open_child")
     report = tree.check()
     assert report.root_cause == "gpu-not-requested"
+    assert report.root is not None and "--gpus all" in report.root.remedies[0].command
+    tree.environ["KUBERNETES_SERVICE_HOST"] = "10.0.0.1"
+    report = tree.check()
+    assert report.root is not None and "nvidia.com/gpu" in report.root.remedies[0].command
 
 
 def test_a_container_without_the_utility_part(machine: Machine) -> None:

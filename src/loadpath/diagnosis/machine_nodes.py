@@ -15,7 +15,7 @@ from loadpath.core.facts.machine import (
     ProcessesInSight,
     Whereabouts,
 )
-from loadpath.core.report import Finding
+from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import show_bytes
 from loadpath.diagnosis.gpu_words import SMALL, gpus_now, say
 from loadpath.diagnosis.machine_module import loaded_version
@@ -57,7 +57,10 @@ def judge_missing(case: Case) -> Iterator[Finding]:
             f"The host's kernel module {module} is loaded, and this container ({sign}) has no /dev/nvidia* files: it was started "
             "without the GPUs. Nothing that is installed inside it changes that."
         )
-        yield finding("gpu-not-requested", [*nodes, *shown], case=case, cause=cause, certainty="likely")
+        where = case.last(Whereabouts)
+        asked = [Remedy("Ask for the GPU in the container's limits.", "resources: {limits: {nvidia.com/gpu: 1}}")]
+        remedies = asked if where is not None and where.pod else None
+        yield finding("gpu-not-requested", [*nodes, *shown], case=case, cause=cause, certainty="likely", remedies=remedies)
     elif not there:
         yield finding("device-node-missing", [*nodes, *shown], case=case, values={"node": "/dev/nvidiactl"}, cause=_unmade(
             f"The kernel module {module} is loaded and there is no /dev/nvidia* file"))  # fmt: skip
