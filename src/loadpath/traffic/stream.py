@@ -14,7 +14,7 @@ MOST_WHOLE = 64 << 20
 """Bytes of an answer that is not a stream."""
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     content: Any = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -22,7 +22,7 @@ class _Message(msgspec.Struct):
     refusal: str | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     delta: _Message | None = None
     message: _Message | None = None
     text: str | None = None
@@ -47,7 +47,7 @@ class _Timings(msgspec.Struct):
     predicted_n: int | None = None
 
 
-class _Event(msgspec.Struct):
+class _Event(msgspec.Struct, gc=False):
     choices: list[_Choice] = []
     usage: _Usage | None = None
     error: Any = None
@@ -134,10 +134,17 @@ class Answer:
             if payload.strip():
                 self._failed(payload)
             return
-        for choice in event.choices:
-            if choice.finish_reason:
-                self.finish = choice.finish_reason
-            if self._has_text(choice):
+        choices = event.choices
+        if len(choices) == 1 and event.error is None and self._has_text(choices[0]):
+            self.times.append(now)
+            if choices[0].finish_reason:
+                self.finish = choices[0].finish_reason
+            if event.usage is not None:
+                self._counts(event)
+            return
+        for choice in choices:
+            self.finish = choice.finish_reason or self.finish
+            if (len(choices) > 1 or event.error is not None) and self._has_text(choice):
                 self.times.append(now)
         self._counts(event)
         if event.error is not None or event.object == "error":
@@ -145,13 +152,13 @@ class Answer:
 
     def _has_text(self, choice: _Choice) -> bool:
         said = choice.delta or choice.message
-        text = choice.text
-        if said is not None:
-            text = said.content or said.reasoning_content or said.reasoning or said.refusal
-            if not text and said.tool_calls is not None:
-                called = bytes(said.tool_calls)
-                self.characters += [len(called)] if called not in _NO_CALLS else []
-                return called not in _NO_CALLS
+        text = choice.text if said is None else said.content
+        if not text:
+            if said is None:
+                return False
+            text = said.reasoning_content or said.reasoning or said.refusal
+            if not text and said.tool_calls is not None and (calls := bytes(said.tool_calls)) not in _NO_CALLS:
+                text = calls.decode("utf-8", "replace")
         if not text or not isinstance(text, str):
             return False
         self.characters.append(len(text))

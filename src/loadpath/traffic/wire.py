@@ -87,6 +87,8 @@ class AnswerParser:
 
     def feed(self, now: float, data: bytes) -> bool:
         """Take bytes; True when the answer is complete. Raises Broken."""
+        if self._state == "chunked" and not self._rest:
+            return self._chunks(now, data)
         if self._rest:
             data = self._rest + data
             self._rest = b""
@@ -158,8 +160,13 @@ class AnswerParser:
                 if size - begin > MOST_HEAD:
                     raise Broken("a chunk without its length")
                 break
-            length = _number(data[begin:line_end].partition(b";")[0], 16)
+            try:
+                length = int(data[begin:line_end], 16)
+            except ValueError:  # an extension, or nonsense
+                length = _number(data[begin:line_end].partition(b";")[0], 16)
             first = line_end + 2
+            if length < 0:
+                raise Broken("a negative length")
             if not length:
                 return self._trailer(now, data, first, begin)
             last = first + length
@@ -168,6 +175,8 @@ class AnswerParser:
                 return False
             sink.body(now, data[first:last])
             begin = last + 2
+            if begin == size:
+                return False
         self._rest, self._need = data[begin:], 0
         return False
 
