@@ -200,6 +200,8 @@ def test_a_container_without_the_utility_part(machine: Machine) -> None:
     report = tree.check()
     assert report.root_cause == "driver-capability-missing"
     assert report.root is not None and "`utility`" in report.root.cause and report.root.certainty == "established"
+    tree.environ["NVIDIA_DRIVER_CAPABILITIES"] = "all"
+    assert tree.check().root_cause == "nvml-library-missing", "it was asked for, so that is not the reason"
 
 
 def test_a_second_libcuda_on_the_library_path(machine: Machine) -> None:

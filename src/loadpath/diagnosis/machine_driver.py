@@ -127,7 +127,7 @@ def _remedies(case: Case, library: DriverLibrary, right: DriverLibrary | None) -
         )
     same = Remedy(
         "Or install the driver's libraries of exactly the module's version (after an update: reboot, so that the module follows)",
-        "dpkg -l | grep -E 'libnvidia-compute|cuda-compat'; sudo reboot",
+        "dpkg -l | grep -E 'libnvidia-compute|cuda-compat'",
     )
     image = Remedy(
         "In a container: use an image without a compat folder, or of a CUDA version that the driver itself offers"
@@ -151,16 +151,17 @@ def judge_parts(case: Case) -> Iterator[Finding]:
         else ("compute", "libcuda", "libnvidia-ml")
     )
     asked = next((v for v in case.all(EnvironmentVariable) if v.name == "NVIDIA_DRIVER_CAPABILITIES"), None)
-    said = (
-        f"NVIDIA_DRIVER_CAPABILITIES is `{asked.value}`, without `{part}`." if asked and part not in asked.value else ""
-    )
+    given = [word.strip() for word in asked.value.split(",")] if asked else []
+    if "all" in given or part in given:
+        return  # it was asked for: the host lacks the library, or the loader's cache is stale
+    said = f"is `{asked.value}`, without `{part}`" if asked else "is not set here"
     cause = (
-        f"This container has the GPU's device files and {has}, and no {absent[0].soname}: the toolkit was not asked for the "
-        f"`{part}` part, which brings {brings}. {said}"
+        f"This container has the GPU's device files and {has}, and no {absent[0].soname}: the `{part}` part of the driver, which "
+        f"brings {brings}, was not mounted. NVIDIA_DRIVER_CAPABILITIES {said}."
     )
     yield finding(
-        "driver-capability-missing", [absent[0], *([asked] if asked else []), *nodes[:1]], case=case, cause=cause.strip(),
-        certainty="established" if said else "likely",
+        "driver-capability-missing", [absent[0], *([asked] if asked else []), *nodes[:1]], case=case, cause=cause,
+        certainty="established" if asked else "likely",
     )  # fmt: skip
 
 
