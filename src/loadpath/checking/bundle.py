@@ -29,12 +29,14 @@ from loadpath.intake.sources import Source, sources
 MOST_BYTES = 200 * 10**6
 LOG_SHARE = 0.85
 """Of the room: what logs may take; the rest is for what the probes saw."""
+MOST_LOG = 32 * 10**6
+"""Bytes of one log that are kept: more is neither masked in reasonable time nor read by anybody."""
 LEAST_LOG = 64_000
 """Bytes that a log gets, however many there are."""
 
 
 class Member(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file of a bundle: how it came about, and how much of it was left out."""
+    """One file of a bundle, and how it came about."""
 
     file: str
     sha256: str
@@ -44,7 +46,8 @@ class Member(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     status: int | None = None
     outcome: str = "ok"
-    left_out_bytes: int = 0
+    note: str = ""
+    """What more there is to say: why it is empty, how much of it was left out."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -79,7 +82,7 @@ def bundle(
     progress: Progress | None = None,
 ) -> Bundle:
     """Collect from `machine` and from the files `logs`, and write the archive `out`. Raises OSError."""
-    room = max(LEAST_LOG, int(most_bytes * LOG_SHARE))
+    room = min(MOST_LOG, max(LEAST_LOG, int(most_bytes * LOG_SHARE)))
     machine.options.setdefault("log-bytes", str(max(LEAST_LOG, room // 8)))
     not_kept: list[str] = []
     given = list(_given_logs(logs, room, not_kept))
@@ -96,12 +99,11 @@ def write(
     not_kept: Sequence[str] = (),
 ) -> Bundle:
     """Write `samples` as a bundle, masked by `names` (None: as they are)."""
-    fitted, left_out = fit(samples, most_bytes)
-    files = saved(fitted)
+    files = saved(fit(samples, most_bytes))
     masked: dict[str, int] = {}
     if names is not None:
         files, not_kept, masked = _masked(files, not_kept, names)
-    members = tuple(_member(name, data, left_out[i]) for i, (name, data) in enumerate(files))
+    members = tuple(_member(name, data) for name, data in files)
     manifest = Manifest(
         SCHEMA, __version__, datetime.now(UTC).isoformat(timespec="seconds"), names is not None, masked, most_bytes,
         "nothing: loadpath only read files and ran the commands named below", members, tuple(not_kept),
@@ -112,26 +114,20 @@ def write(
     )
 
 
-def fit(samples: Sequence[Sample], most_bytes: int) -> tuple[list[Sample], list[int]]:
-    """Samples that together take at most about `most_bytes`: the largest are cut first, each to its first error and its ends.
-
-    Also how many bytes were left out of each.
-    """
+def fit(samples: Sequence[Sample], most_bytes: int) -> list[Sample]:
+    """Samples that together take at most about `most_bytes`: the largest are cut first, each to its first error and its ends."""
     limit = _share([len(s.data) for s in samples], most_bytes)
     fitted: list[Sample] = []
-    left_out: list[int] = []
     for sample in samples:
         if len(sample.data) <= limit:
             fitted.append(sample)
-            left_out.append(0)
             continue
         kept = keep([sample.data], limit)
         note = f"{kept.left_out_bytes} of {kept.total_bytes} bytes left out to keep the bundle small"
         fitted.append(
             msgspec.structs.replace(sample, data=kept.data, note="; ".join(filter(None, (sample.note, note))))
         )
-        left_out.append(kept.left_out_bytes)
-    return fitted, left_out
+    return fitted
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
@@ -183,12 +179,12 @@ def names_of(machine: Machine) -> Names:
     return Names(tuple(dict.fromkeys(filter(None, hosts))), tuple(dict.fromkeys(filter(None, users))))
 
 
-def _member(name: str, data: bytes, left_out: int) -> Member:
+def _member(name: str, data: bytes) -> Member:
     header = header_of(data.partition(b"\n")[0].decode("utf-8", "replace"))
     told = {} if header is None else {
-        field: getattr(header, field) for field in ("command", "started", "seconds", "status", "outcome")
+        field: getattr(header, field) for field in ("command", "started", "seconds", "status", "outcome", "note")
     }  # fmt: skip
-    return Member(FOLDER + name, hashlib.sha256(data).hexdigest(), len(data), left_out_bytes=left_out, **told)
+    return Member(FOLDER + name, hashlib.sha256(data).hexdigest(), len(data), **told)
 
 
 def _write_archive(out: Path, files: Sequence[tuple[str, bytes]]) -> int:

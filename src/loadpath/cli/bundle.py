@@ -124,10 +124,8 @@ def _summary(made: Bundle) -> None:
     else:
         click.echo("masked: secrets; no address, name or identifier was found")
     for member in manifest.members:
-        if member.left_out_bytes:
-            click.echo(
-                f"left out: {show_bytes(member.left_out_bytes)} of {member.file} (beginning, first error and end are kept)"
-            )
+        if "left out" in member.note:
+            click.echo(f"cut: {member.file}: {member.note}")
     for line in manifest.not_kept:
         click.echo(f"not kept: {line}")
     click.echo(f"it says: {read_paths([str(made.path)]).verdict.sentence}")
