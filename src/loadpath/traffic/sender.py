@@ -211,11 +211,11 @@ def shared_out(tokens: int | None, characters: list[int]) -> tuple[int, ...]:
     chunks = len(characters)
     if not tokens or chunks < 2 or tokens < chunks * MANY_PER_CHUNK:
         return ()
-    spare, whole = tokens - chunks, sum(characters)
+    whole = sum(characters)
     made, given, before = [], 0, 0
-    for count in characters:
+    for left, count in zip(range(chunks - 1, -1, -1), characters, strict=True):
         before += count
-        upto = round(spare * before / whole)
-        made.append(1 + upto - given)
+        upto = max(given + 1, min(tokens - left, round(tokens * before / whole)))
+        made.append(upto - given)
         given = upto
     return tuple(made)

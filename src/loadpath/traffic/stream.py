@@ -18,7 +18,7 @@ class _Message(msgspec.Struct, gc=False):
     content: Any = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: msgspec.Raw | None = None
+    tool_calls: msgspec.Raw = msgspec.Raw()
     refusal: str | None = None
 
 
@@ -54,11 +54,11 @@ class _Event(msgspec.Struct, gc=False):
     object: str | None = None
     message: str | None = None
     timings: _Timings | None = None
-    data: msgspec.Raw | None = None
+    data: msgspec.Raw = msgspec.Raw()
 
 
 _decode = msgspec.json.Decoder(_Event, strict=False).decode
-_NO_CALLS = (b"null", b"[]")
+_NOTHING = (b"", b"null", b"[]")
 
 
 class Answer:
@@ -130,6 +130,10 @@ class Answer:
             return
         try:
             event = _decode(payload)
+        except msgspec.ValidationError:  # JSON of another shape: an error only where it says so
+            if b'"error"' in payload:
+                self._failed(payload)
+            return
         except msgspec.MsgspecError:
             if payload.strip():
                 self._failed(payload)
@@ -157,7 +161,7 @@ class Answer:
             if said is None:
                 return False
             text = said.reasoning_content or said.reasoning or said.refusal
-            if not text and said.tool_calls is not None and (calls := bytes(said.tool_calls)) not in _NO_CALLS:
+            if not text and (calls := bytes(said.tool_calls)) not in _NOTHING:
                 text = calls.decode("utf-8", "replace")
         if not text or not isinstance(text, str):
             return False
@@ -190,7 +194,7 @@ class Answer:
         for choice in event.choices:
             self.finish = choice.finish_reason or self.finish
             self._has_text(choice)
-        if event.choices or event.data is not None:
+        if event.choices or bytes(event.data) not in _NOTHING:
             self.times.append(now)
         if event.error is not None or event.object == "error":
             self._failed(body)

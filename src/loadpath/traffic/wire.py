@@ -153,6 +153,7 @@ class AnswerParser:
         if len(data) < self._need:
             self._rest = data
             return False
+        self._need = 0
         begin, size, sink = 0, len(data), self._told()
         while True:
             line_end = data.find(b"\r\n", begin)
@@ -177,7 +178,7 @@ class AnswerParser:
             begin = last + 2
             if begin == size:
                 return False
-        self._rest, self._need = data[begin:], 0
+        self._rest = data[begin:]
         return False
 
     def _trailer(self, now: float, data: bytes, first: int, begin: int) -> bool:
@@ -186,7 +187,7 @@ class AnswerParser:
             self._state = "done"
             self._told().end(now)
             return True
-        self._rest, self._need = data[begin:], 0
+        self._rest = data[begin:]
         return False
 
     def _length(self, now: float, data: bytes) -> bool:
