@@ -96,7 +96,7 @@ def judge_paths(case: Case) -> Iterator[Finding]:
         severity: Severity = "info" if by is not None else "error" if users else "warning"
         yield finding(
             "cdi-spec-paths-missing", [spec, *missing], case=case, severity=severity,
-            values={"count": len(missing), "path": spec.path}, cause=" ".join(_stale(case, spec, missing, by, users)),
+            values={"path": spec.path, "nodes": next((p.path for p in missing if p.path.startswith("/dev/")), None)}, cause=" ".join(_stale(case, spec, missing, by, users)),
             figures={"missing_paths": len(missing), "named_paths": len(spec.mounts) + len(spec.device_nodes) + len(spec.hooks)},
         )  # fmt: skip
 
@@ -106,7 +106,7 @@ def _stale(
 ) -> Iterator[str]:
     total = len({*spec.device_nodes, *spec.mounts, *spec.hooks})
     names = ", ".join(p.path for p in missing[:3]) + (" …" if len(missing) > 3 else "")
-    yield f"{spec.path} names {total} paths of the host, and {len(missing)} of them do not exist: {names}."
+    yield f"{spec.path} names {total} paths of the host, and {len(missing)} of them {'does' if len(missing) == 1 else 'do'} not exist: {names}."
     running = loaded_version(case)
     if spec.driver_versions and running and running not in spec.driver_versions:
         yield f"It was made for driver {', '.join(spec.driver_versions)}; {running} is loaded, so it is older than the last driver change."
