@@ -94,11 +94,16 @@ def judge_paths(case: Case) -> Iterator[Finding]:
         by = shadowed(spec, specs)
         users = cdi_users(case)
         severity: Severity = "info" if by is not None else "error" if users else "warning"
+        named = len(spec.mounts) + len(spec.device_nodes) + len(spec.hooks)
         yield finding(
-            "cdi-spec-paths-missing", [spec, *missing], case=case, severity=severity,
-            values={"path": spec.path, "nodes": next((p.path for p in missing if p.path.startswith("/dev/")), None)}, cause=" ".join(_stale(case, spec, missing, by, users)),
-            figures={"missing_paths": len(missing), "named_paths": len(spec.mounts) + len(spec.device_nodes) + len(spec.hooks)},
-        )  # fmt: skip
+            "cdi-spec-paths-missing",
+            [spec, *missing],
+            case=case,
+            severity=severity,
+            values={"path": spec.path, "nodes": next((p.path for p in missing if p.path.startswith("/dev/")), None)},
+            cause=" ".join(_stale(case, spec, missing, by, users)),
+            figures={"missing_paths": len(missing), "named_paths": named},
+        )
 
 
 def _stale(
@@ -106,7 +111,8 @@ def _stale(
 ) -> Iterator[str]:
     total = len({*spec.device_nodes, *spec.mounts, *spec.hooks})
     names = ", ".join(p.path for p in missing[:3]) + (" …" if len(missing) > 3 else "")
-    yield f"{spec.path} names {total} paths of the host, and {len(missing)} of them {'does' if len(missing) == 1 else 'do'} not exist: {names}."
+    gone = "1 of them does" if len(missing) == 1 else f"{len(missing)} of them do"
+    yield f"{spec.path} names {total} paths of the host, and {gone} not exist: {names}."
     running = loaded_version(case)
     if spec.driver_versions and running and running not in spec.driver_versions:
         yield f"It was made for driver {', '.join(spec.driver_versions)}; {running} is loaded, so it is older than the last driver change."
