@@ -64,6 +64,7 @@ class Behaviour(msgspec.Struct, frozen=True):
     """Bytes of a write; 0: whole events. For parsers."""
     chat: bool = True
     completions: bool = True
+    embeddings: bool = False
     models: bool = True
     health_after: float = 0.0
     """/health answers 503 for so long after the start."""
@@ -184,7 +185,17 @@ class Handler(asyncio.Protocol):
             import os
 
             os._exit(9)
-        if not (b.chat if "chat" in path else b.completions):
+        if "embeddings" in path and b.embeddings:
+            await served.until(began + b.ttft)
+            self.json(
+                {
+                    "object": "list",
+                    "data": [{"index": 0, "embedding": [0.1]}],
+                    "usage": {"prompt_tokens": 32, "total_tokens": 32},
+                }
+            )
+            return
+        if "embeddings" in path or not (b.chat if "chat" in path else b.completions):
             self.json({"error": {"message": "not supported", "code": 404}}, 404)
             return
         if b.status_every and number % b.status_every == 0:

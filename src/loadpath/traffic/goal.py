@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from loadpath.core.traffic import Exchange, Phase, WarmUp
-from loadpath.traffic.statistics import tpot, ttft
+from loadpath.traffic.statistics import e2e, tpot, ttft
 from loadpath.traffic.steady import LEAST, steady_start
 
 MOST_JUDGED = 600
@@ -69,7 +69,7 @@ def phased(exchanges: Sequence[Exchange], warmup: int | None) -> tuple[list[Exch
         return _given(ordered, warmup)
     places: dict[str, list[int]] = defaultdict(list)
     for place, exchange in enumerate(ordered):
-        if not exchange.error and exchange.first is not None:
+        if not exchange.error:
             places[exchange.bucket].append(place)
     told: list[WarmUp] = []
     phases: dict[int, Phase] = {}
@@ -90,12 +90,16 @@ def phased(exchanges: Sequence[Exchange], warmup: int | None) -> tuple[list[Exch
 def _judged(bucket: str, own: Sequence[Exchange]) -> tuple[WarmUp, bool]:
     """How one shape warmed up, and whether its first request was cold."""
     judged = own[:MOST_JUDGED]
-    firsts = [value for x in judged if (value := ttft(x)) is not None]
+    firsts = [value for x in judged if (value := _beginning(x)) is not None]
     paces = [value for x in judged if (value := tpot(x)) is not None]
     first = steady_start(firsts)
     pace = steady_start(paces) if len(paces) == len(firsts) else None
     start = max(first.start, pace.start if pace else 0)
-    unsteady = [f"{name}: {one.why}" for name, one in (("TTFT", first), ("ITL", pace)) if one and not one.steady]
+    unsteady = [
+        f"{name}: {one.why}"
+        for name, one in (("TTFT" if own[0].first is not None else "E2E", first), ("ITL", pace))
+        if one and not one.steady
+    ]
     rest_firsts, rest_paces = sorted(firsts[start:]), sorted(paces[start:]) if pace else []
     middle = rest_firsts[len(rest_firsts) // 2] if rest_firsts else None
     cold = start > 0 and bool(firsts) and (middle is None or firsts[0] > 1.2 * middle)
@@ -111,6 +115,12 @@ def _judged(bucket: str, own: Sequence[Exchange]) -> tuple[WarmUp, bool]:
         why="; ".join(unsteady) or first.why,
     )
     return warm, cold
+
+
+def _beginning(exchange: Exchange) -> float | None:
+    """TTFT; of an answer in one piece, the whole latency."""
+    first = ttft(exchange)
+    return e2e(exchange) if first is None else first
 
 
 def _given(ordered: Sequence[Exchange], warmup: int) -> tuple[list[Exchange], list[WarmUp]]:

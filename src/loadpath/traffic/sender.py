@@ -149,7 +149,7 @@ class Sender:
     ) -> Exchange:
         end = self.now() if answer.ended is None else round(answer.ended - self.epoch, 6)
         error, message = self._error(answer, outcome, why)
-        times = tuple(round(time - self.epoch, 6) for time in answer.times)
+        times = tuple(round(time - self.epoch, 6) for time in answer.times) if answer.streamed else ()
         prompt_tokens, prompt_basis, output_tokens, output_basis = self._counted(answer, prompt)
         return Exchange(
             intended=round(intended, 6),
@@ -159,7 +159,7 @@ class Sender:
             last=times[-1] if times else None,
             end=round(end, 6),
             chunk_times=times,
-            chunk_tokens=shared_out(output_tokens, answer.characters) if output_basis == "usage" else (),
+            chunk_tokens=shared_out(output_tokens, answer.characters) if times and output_basis == "usage" else (),
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
             cached_tokens=answer.cached_tokens,
@@ -193,7 +193,7 @@ class Sender:
         """Prompt and output tokens: by usage, else a local tokenizer, else what was asked and the number of chunks."""
         prompts: tuple[int | None, CountBasis] = (prompt.tokens, "asked" if prompt.tokens else "none")
         outputs: tuple[int | None, CountBasis] = (None, "none")
-        if answer.times and self.manner.api != "embeddings" and self.manner.stream:
+        if answer.times and answer.streamed:
             outputs = (len(answer.times), "chunks")
         if self.tokenizer is not None and answer.prompt_tokens is None:
             prompts = (self.tokenizer.count(prompt.text), "tokenizer")

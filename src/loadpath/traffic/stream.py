@@ -68,7 +68,8 @@ class Answer:
         self._done = done
         self._keep_text = keep_text
         self._rest = b""
-        self._streaming = False
+        self.streamed = False
+        """Whether it came as events, so that its pieces have times."""
         self._parts: list[bytes] = []
         self._size = 0
         self.texts: list[str] = []
@@ -89,10 +90,10 @@ class Answer:
 
     def status(self, now: float, status: int, headers: Mapping[bytes, bytes]) -> None:
         self.http_status, self.headers = status, now
-        self._streaming = status == 200 and b"event-stream" in headers.get(b"content-type", b"").lower()
+        self.streamed = status == 200 and b"event-stream" in headers.get(b"content-type", b"").lower()
 
     def body(self, now: float, piece: bytes) -> None:
-        if not self._streaming:
+        if not self.streamed:
             self._size += len(piece)
             if self._size <= MOST_WHOLE:
                 self._parts.append(piece)
@@ -104,7 +105,7 @@ class Answer:
 
     def end(self, now: float) -> None:
         self.ended = now
-        if self._streaming:
+        if self.streamed:
             if self._rest:
                 self._line(now, self._rest)
             return
