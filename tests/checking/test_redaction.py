@@ -91,6 +91,13 @@ def test_a_host_called_like_a_word_of_the_logs_is_masked_only_in_its_place() -> 
         ("machine-id 0f3e9c1d5b7a4e2f8c6d0a1b2c3d4e5f", "0f3e9c1d5b7a4e2f8c6d0a1b2c3d4e5f"),
         ("mail ops.team@intranet.firm.example", "firm"),
         ("GET http://models.internal:8080/v1", "models.internal"),
+        ("rackb12:4711:4720 [0] NCCL INFO Bootstrap : Using eth0", "rackb12"),
+        ("The client socket has failed to connect to [rackb12.cluster]:29500", "rackb12"),
+        ("torchrun --master_addr=rackb12 --nnodes 2", "rackb12"),
+        ("MASTER_ADDR=rackb12\nMASTER_PORT=29500", "rackb12"),
+        ("srun: error: rackb12: task 3: Killed", "rackb12"),
+        ("Successfully assigned llm/vllm-0 to rackb12", "rackb12"),
+        ("Node:             rackb12/10.0.0.7", "rackb12"),
     ],
 )
 def test_what_identifies_is_masked(text: str, secret: str) -> None:

@@ -47,6 +47,17 @@ _HOSTS = (
         ("hostname", "nodename", "node_name", "node-name", "host_name", "host-name"),
     ),
     (rf"(?m)^ {{1,4}}Name: (?P<name>{_NAME})$", (" name: ",)),
+    # NCCL's lines, c10d's addresses, launchers' options and variables, Slurm, Kubernetes
+    (rf"(?m)^(?P<name>{_NAME}):\d+:\d+ \[\d+\] NCCL ", (" nccl ",)),
+    (r"\[(?P<name>[A-Za-z][\w-]*(?:\.[\w-]+)*)\]:\d{4,5}\b", ("]:",)),
+    (
+        r"(?i)\b(?:master[_-]addr|head[_-]node|rdzv[_-]endpoint|dist[_-]init[_-]addr|nnodes[_-]addr)['\"]?[=:\s]\s*['\"]?(?:tcp://)?"
+        r"(?P<name>[A-Za-z][\w-]*(?:\.[\w-]+)*)(?=[:\s'\",)]|$)",
+        ("master_addr", "master-addr", "head_node", "head-node", "rdzv", "dist_init", "dist-init"),
+    ),
+    (r"\bsrun: error: (?P<name>[A-Za-z][\w-]*\d)(?=: )", ("srun: ",)),
+    (r"\bSuccessfully assigned \S+ to (?P<name>[A-Za-z][\w.-]*\w)", ("successfully assigned ",)),
+    (r"(?m)^\s*Node:\s+(?P<name>[A-Za-z][\w.-]*)/", ("node:",)),
     (
         rf"\b[a-z][a-z0-9+.]*://(?:[^\s/@'\"]*@)?(?P<name>{_LABEL}(?:\.{_LABEL})*\.[A-Za-z]{{2,}})(?=[:/?#\s'\"),]|$)",
         ("://",),
