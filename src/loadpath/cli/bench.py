@@ -151,9 +151,8 @@ def command(save: str | None, csv_to: str | None, read_from: str | None, no_plot
         result, report = _read(read_from, asked)
     else:
         result = _run(asked)
+        _save(result, save, csv_to)  # first of all: it took minutes to make
         report = _report(result)
-    if result is not None:
-        _save(result, save, csv_to)
     sys.exit(_show(report, result, output, plotted=not no_plot))
 
 

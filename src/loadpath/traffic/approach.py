@@ -45,7 +45,7 @@ async def approach(
         exchanges.append(exchange)
         if exchange.error in ("", "empty"):
             notes = _notes(manner, apis, ignore_eos and identity.engine in _TAKES_IGNORE_EOS)
-            rate = await _rate(sender, maker, exchange, exchanges) if calibrate else Rate()
+            rate = await _rate(sender, maker, exchange, exchanges, identity.max_model_len) if calibrate else Rate()
             return Approach(manner, rate, tuple(exchanges), notes)
         why.append(f"{PATHS[manner.api]}: {exchange.status or exchange.error} {exchange.message}".strip())
         if exchange.error not in ("http", "bad-answer"):
@@ -81,16 +81,23 @@ async def _ask(sender: Sender, maker: TextMaker, words: int) -> Exchange:
     return msgspec.structs.replace(exchange, bucket=bucket, phase="warm-up", level=-1)
 
 
-async def _rate(sender: Sender, maker: TextMaker, short: Exchange, exchanges: list[Exchange]) -> Rate:
-    """Tokens of a word, and of the template, by the server's own count of two prompts."""
-    long = await _ask(sender, maker, _LONG)
-    exchanges.append(long)
-    counted = all(x.prompt_basis in ("usage", "tokenizer") and x.prompt_tokens for x in (short, long))
-    if not counted or long.error:
+async def _rate(
+    sender: Sender, maker: TextMaker, short: Exchange, exchanges: list[Exchange], longest: int | None
+) -> Rate:
+    """Tokens of a word, and of the template, by the server's own count of two prompts. `longest`: its context."""
+    if short.prompt_basis not in ("usage", "tokenizer") or not short.prompt_tokens:
         return Rate()
-    few, many = short.prompt_tokens or 0, long.prompt_tokens or 0
-    per_word = (many - few) / (_LONG - _SHORT)
-    return Rate(per_word, max(0.0, few - per_word * _SHORT)) if per_word > 0 else Rate()
+    few = short.prompt_tokens
+    words = min(_LONG, int((longest or few * _LONG) / 2 / few * _SHORT))  # half of the context at most
+    alone = Rate(per_word=few / _SHORT)
+    if words < 2 * _SHORT:
+        return alone
+    long = await _ask(sender, maker, words)
+    exchanges.append(long)
+    if long.error or not long.prompt_tokens or long.prompt_tokens <= few:
+        return alone
+    per_word = (long.prompt_tokens - few) / (words - _SHORT)
+    return Rate(per_word, max(0.0, few - per_word * _SHORT))
 
 
 def _notes(manner: Manner, apis: tuple[Api, ...], wanted_ignore_eos: bool) -> tuple[str, ...]:

@@ -71,7 +71,10 @@ class Connection(asyncio.Protocol):
         self.carried += 1
         self._waiter = loop.create_future()
         self._timer = loop.call_later(limit, self._late, "timeout")
-        self._transport.write(data)
+        try:
+            self._transport.write(data)
+        except RuntimeError:  # uvloop: closed a moment ago, and not yet told
+            self._finish("stale" if self.carried > 1 else "cut")
         try:
             return await self._waiter
         except asyncio.CancelledError:

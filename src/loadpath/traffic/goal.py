@@ -21,6 +21,7 @@ class Goal:
     def __init__(self, *, requests: int | None, seconds: float | None, warmup: int | None, at_once: int) -> None:
         """`warmup`: None judges by evidence. `at_once`: requests that the load keeps under way, where it says so."""
         self._requests, self._seconds, self._given = requests, seconds, warmup
+        self._at_once = at_once
         self._most_extra = max(30, 3 * at_once, requests or 0)
         self.done: list[Exchange] = []
         self.sent = 0
@@ -52,7 +53,7 @@ class Goal:
     def judge(self) -> None:
         """Look again at how many requests it took to be steady."""
         if self._given is None:
-            self.warm_after = sum(x.phase != "measured" for x in phased(self.done, None)[0])
+            self.warm_after = sum(x.phase != "measured" for x in phased(self.done, None, self._at_once)[0])
 
     def _measured_from(self) -> float | None:
         """When the first request after the warm-up was intended."""
@@ -62,13 +63,17 @@ class Goal:
         return ordered[min(self.warm_after, len(ordered) - 1)]
 
 
-def phased(exchanges: Sequence[Exchange], warmup: int | None) -> tuple[list[Exchange], list[WarmUp]]:
-    """The exchanges in order of sending, each with its phase, and how each shape warmed up. `warmup`: as given."""
+def phased(exchanges: Sequence[Exchange], warmup: int | None, at_once: int = 1) -> tuple[list[Exchange], list[WarmUp]]:
+    """The exchanges in order of sending, each with its phase, and how each shape warmed up. `warmup`: as given.
+
+    `at_once`: of a closed loop; the last so many requests meet a server that empties, and are not judged.
+    """
     ordered = sorted(exchanges, key=lambda x: x.intended if x.sent is None else x.sent)
     if warmup is not None:
         return _given(ordered, warmup)
     places: dict[str, list[int]] = defaultdict(list)
-    for place, exchange in enumerate(ordered):
+    judged = len(ordered) - at_once if len(ordered) >= 3 * at_once else len(ordered)
+    for place, exchange in enumerate(ordered[:judged]):
         if not exchange.error:
             places[exchange.bucket].append(place)
     told: list[WarmUp] = []

@@ -186,7 +186,7 @@ class Run:
                 at_once=concurrency or 1,
             )  # fmt: skip
             await self._load(sender, maker, goal, number, concurrency, rate)
-            own, warm = phased(goal.done, self.settings.warmup)
+            own, warm = phased(goal.done, self.settings.warmup, concurrency or 1)
             own = [msgspec.structs.replace(x, level=number, repeat=repeat) for x in own]
             self._warm += warm
             self._exchanges += own

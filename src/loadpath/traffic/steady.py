@@ -23,6 +23,7 @@ DRIFT = 1.25
 """From the first third to the last: more is a drift."""
 _CLIP = 6.0  # deviations
 _EDGE = 3  # requests on each side of a change, at least
+_TAIL = 10  # after a change at least this part of all: the last few requests meet a server that empties
 _LEAST_NOISE = 0.01  # as a share of the value
 
 
@@ -73,7 +74,7 @@ def _change(logs: Sequence[float]) -> int | None:
         left, right = sums[k] / k, (whole - sums[k]) / (count - k)
         return k * (count - k) / count * (left - right) ** 2
 
-    best = max(range(_EDGE, count - _EDGE + 1), key=gain)
+    best = max(range(_EDGE, count - max(_EDGE, count // _TAIL) + 1), key=gain)
     # The largest of many chances: about 2 log log n under no change; neighbours share batches, so more is asked.
     if gain(best) / noise**2 < 12 + 4 * math.log(count):
         return None
