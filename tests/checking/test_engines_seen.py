@@ -159,3 +159,15 @@ def test_of_an_engines_environment_only_what_gpu_programs_heed_is_taken(tmp_path
     tree.file("/proc/100/environ", "CUDA_VISIBLE_DEVICES=0,1\0VLLM_API_KEY=secretsecret\0HF_TOKEN=hf_x\0MY_PRIVATE=1\0")
     text = next(s for s in gather_running(tree.machine()) if s.name == "engine-environment").data.decode()
     assert text == "CUDA_VISIBLE_DEVICES=0,1\n"
+
+
+def test_an_engines_own_control_group_is_looked_at(tmp_path: Path) -> None:
+    tree = Tree.healthy(tmp_path / "machine")
+    process(tree, 100, ["/opt/venv/bin/python3", "/opt/venv/bin/vllm", "serve", "org/m"])
+    tree.file("/proc/100/cgroup", "0::/system.slice/vllm.service\n")
+    tree.file("/sys/fs/cgroup/cgroup.controllers", "memory")
+    for name, text in (("memory.max", "1000000"), ("memory.current", "999000"), ("memory.events", "oom_kill 4\n")):
+        tree.file(f"/sys/fs/cgroup/system.slice/vllm.service/{name}", text)
+    causes = {f.id: f"{f.title} {f.cause}" for f in tree.check().findings}
+    assert "vllm.service" in causes["cgroup-memory-nearly-full"]
+    assert "4 times" in causes["cgroup-oom-kills"]

@@ -3,9 +3,11 @@ own address, their metrics, and their logs."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
+from loadpath.collect.cgroups import cgroup_limits
 from loadpath.collect.distributions import distributions
 from loadpath.collect.endpoints import ask
 from loadpath.collect.engine_logs import gather_logs
@@ -102,6 +104,10 @@ def gather_running(machine: Machine) -> Iterator[Sample]:
         yield from _environment(machine, found[0].head.pid)
     for one in found:
         yield machine.cat(f"/proc/{one.head.pid}/limits", name=f"engine-{one.head.pid}-limits", kind="text")
+        if group := cgroup_limits(machine, one.head.pid):
+            command = f"cat /proc/{one.head.pid}/cgroup /sys/fs/cgroup/…/{{memory,cpu,pids}}.*"
+            name = f"engine-{one.head.pid}-cgroup"
+            yield machine.told([f"cgroup: {json.dumps(group)}"], name=name, kind="host-settings", command=command)
     yield from _answers(machine, found)
     for one in found:
         yield from gather_logs(machine, one.signs, one.head, now)

@@ -32,9 +32,14 @@ def gpu_count(case: Case) -> int:
     return max(len([d for d in case.all(PciDevice) if d.is_gpu]), len({s.index for s in case.all(GpuState)}))
 
 
+def groups(case: Case) -> list[CgroupLimits]:
+    """Each control group once: that of loadpath, and those of the engines."""
+    return list({group.path: group for group in case.all(CgroupLimits)}.values())
+
+
 def judge_memory_limit(case: Case) -> Iterator[Finding]:
     """The memory limit of the control group, and who it has cost already."""
-    for group in case.all(CgroupLimits)[-1:]:
+    for group in groups(case):
         if group.memory_bytes and group.used_bytes is not None:
             held = group.used_bytes - (group.cache_bytes or 0)
             if held >= NEARLY * group.memory_bytes:
@@ -50,12 +55,15 @@ def judge_memory_limit(case: Case) -> Iterator[Finding]:
         if group.oom_kills:
             limit = f", at a limit of {show_bytes(group.memory_bytes)}" if group.memory_bytes else ""
             yield finding(
-                "cgroup-oom-kills", [group], case=case, values={"count": group.oom_kills, "limit": limit or " in all"}
+                "cgroup-oom-kills",
+                [group],
+                case=case,
+                values={"count": group.oom_kills, "limit": limit or " in all", "path": group.path},
             )
 
 
 def judge_cpu_quota(case: Case) -> Iterator[Finding]:
-    for group in case.all(CgroupLimits)[-1:]:
+    for group in groups(case):
         gpus = gpu_count(case)
         cpus = f"{group.cpus:.3g}" if group.cpus else ""
         if group.cpus and group.throttled_share is not None and group.throttled_share >= THROTTLED:
