@@ -10,7 +10,7 @@ import msgspec
 
 
 class EngineSigns(msgspec.Struct, frozen=True):
-    """`starts`: in the command line of its first process. `parts`: in those of its other processes.
+    """`starts`: in the command line of its first process.
 
     `port`: where it listens without --port. `health`, `metrics`: pages that answer without a key and change nothing.
     `packages`: names of its Python distributions; `programs`: of its executables.
@@ -18,7 +18,6 @@ class EngineSigns(msgspec.Struct, frozen=True):
 
     engine: str
     starts: str
-    parts: str = ""
     port: int = 8000
     health: str = "/health"
     metrics: str = "/metrics"
@@ -28,19 +27,17 @@ class EngineSigns(msgspec.Struct, frozen=True):
 
 ENGINES: tuple[EngineSigns, ...] = (
     EngineSigns("vllm", r"(?:^|/)vllm serve\b|-m vllm\.entrypoints\.|vllm/entrypoints/\w+/?\w*api_server",
-                r"^VLLM::|vllm\.v1\.|vllm[./]engine", packages=("vllm",), programs=("vllm",)),
-    EngineSigns("sglang", r"-m sglang\.launch_server|(?:^|/)sglang serve\b|sglang_router\.launch_server", r"^sglang::", 30000,
+                packages=("vllm",), programs=("vllm",)),
+    EngineSigns("sglang", r"-m sglang\.launch_server|(?:^|/)sglang serve\b|sglang_router\.launch_server", 30000,
                 packages=("sglang", "sgl-kernel"), programs=("sglang",)),
-    EngineSigns("tensorrt-llm", r"(?:^|/)trtllm-serve\b|tensorrt_llm\.commands\.serve", r"tensorrt_llm|mgmn_worker_node",
-                packages=("tensorrt-llm", "tensorrt_llm"), programs=("trtllm-serve",)),
-    EngineSigns("triton", r"(?:^|/)tritonserver\b", r"triton_python_backend_stub", health="/v2/health/ready", metrics="",
-                programs=("tritonserver",)),
-    EngineSigns("tgi", r"(?:^|/)text-generation-(?:launcher|router)\b", r"text-generation-server", 3000,
+    EngineSigns("tensorrt-llm", r"(?:^|/)trtllm-serve\b|tensorrt_llm\.commands\.serve",
+                packages=("tensorrt-llm",), programs=("trtllm-serve",)),
+    EngineSigns("triton", r"(?:^|/)tritonserver\b", health="/v2/health/ready", metrics="", programs=("tritonserver",)),
+    EngineSigns("tgi", r"(?:^|/)text-generation-(?:launcher|router)\b", 3000,
                 packages=("text-generation-server",), programs=("text-generation-launcher",)),
-    EngineSigns("lmdeploy", r"(?:^|/)lmdeploy serve\b", r"lmdeploy", 23333, packages=("lmdeploy",), programs=("lmdeploy",)),
-    EngineSigns("ollama", r"(?:^|/)ollama serve\b", r"(?:^|/)ollama runner|ollama_llama_server", 11434, "/api/version", "",
-                programs=("ollama",)),
-    EngineSigns("llama.cpp", r"(?:^|/)llama-server\b|-m llama_cpp\.server", "", 8080, packages=("llama-cpp-python",),
+    EngineSigns("lmdeploy", r"(?:^|/)lmdeploy serve\b", 23333, packages=("lmdeploy",), programs=("lmdeploy",)),
+    EngineSigns("ollama", r"(?:^|/)ollama serve\b", 11434, "/api/version", "", programs=("ollama",)),
+    EngineSigns("llama.cpp", r"(?:^|/)llama-server\b|-m llama_cpp\.server", 8080, packages=("llama-cpp-python",),
                 programs=("llama-server",)),
 )  # fmt: skip
 _PORT = re.compile(r"^--?(?:port|http-port|server[_-]port)(?:=(\d+))?$")
@@ -59,10 +56,6 @@ def engine_of(argv: Sequence[str]) -> EngineSigns | None:
     ):
         return None
     return next((signs for signs in ENGINES if re.search(signs.starts, line)), None)
-
-
-def is_part_of(argv: Sequence[str], signs: EngineSigns) -> bool:
-    return bool(signs.parts) and bool(re.search(signs.parts, " ".join(argv[:8])))
 
 
 def port_of(argv: Sequence[str], signs: EngineSigns) -> int:

@@ -7,11 +7,13 @@ import json
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from loadpath.collect.cgroups import cgroup_limits
 from loadpath.collect.distributions import distributions
 from loadpath.collect.endpoints import ask
 from loadpath.collect.engine_logs import gather_logs
-from loadpath.collect.engine_names import ENGINES, EngineSigns, engine_of, is_part_of, port_of
+from loadpath.collect.engine_names import ENGINES, EngineSigns, engine_of, port_of
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.processes import Process, family, listening, processes, same_network, uptime
 from loadpath.collect.programs import find_program
@@ -22,6 +24,7 @@ from loadpath.core.masking import mask
 from loadpath.core.units import show_seconds
 
 MOST_RUNNING = 16
+MOST_GENERATIONS = 32
 _SECRET_FLAG = re.compile(r"(?i)^--?[\w-]*(?:api-?key|token|secret|password|auth)[\w-]*$")
 _HEEDED = re.compile(
     r"(?:CUDA|NVIDIA|NCCL|VLLM|SGLANG|SGL|PYTORCH|TORCH|TORCHINDUCTOR|TRITON|GGML|LLAMA|OLLAMA|TLLM|TRTLLM|RAY|OMP|UCX|GLOO|FLASHINFER)_\w*="
@@ -53,46 +56,48 @@ def gather_installed(machine: Machine) -> Iterator[Sample]:
     yield machine.told(lines, name="engines-installed", kind="engines-seen", command=command)
 
 
-class Running:
-    """A running engine: its first process and its family."""
+class Running(msgspec.Struct, frozen=True):
+    """A running engine: its first process, the numbers of its whole family, and the ports that this listens on."""
 
-    def __init__(self, signs: EngineSigns, head: Process, members: tuple[int, ...], ports: tuple[int, ...]) -> None:
-        self.signs, self.head, self.members, self.ports = signs, head, members, ports
-        asked = port_of(head.argv, signs)
-        # Only the port that is the engine's HTTP port: others are for its own ranks, and a stranger there does harm.
-        self.port = asked if asked in ports or not ports else None
+    signs: EngineSigns
+    head: Process
+    members: tuple[int, ...]
+    ports: tuple[int, ...]
+
+    @property
+    def port(self) -> int | None:
+        """Its HTTP port; None where it listens on others alone: those are for its own ranks, and a stranger there does harm."""
+        asked = port_of(self.head.argv, self.signs)
+        return asked if asked in self.ports or not self.ports else None
 
 
-def running(machine: Machine) -> list[Running]:
-    """The engines that run, the oldest first."""
-    every = processes(machine)
-    heads: list[tuple[EngineSigns, Process]] = []
-    for one in sorted(every.values(), key=lambda p: (p.started, p.pid)):
-        signs = engine_of(one.argv)
-        if signs is None or _inside(every, one, signs):
-            continue
-        heads.append((signs, one))
-    found = []
-    for signs, head in heads[:MOST_RUNNING]:
-        members = family(every, head.pid)
-        found.append(Running(signs, head, members, listening(machine, members)))
+def running(machine: Machine, every: dict[int, Process]) -> list[Running]:
+    """The engines among the processes, the oldest first."""
+    found: list[Running] = []
+    for head in sorted(every.values(), key=lambda p: (p.started, p.pid)):
+        signs = engine_of(head.argv)
+        if signs is not None and not _started_by_itself(every, head, signs) and len(found) < MOST_RUNNING:
+            members = family(every, head.pid)
+            found.append(Running(signs, head, members, listening(machine, members)))
     return found
 
 
-def _inside(every: dict[int, Process], one: Process, signs: EngineSigns) -> bool:
-    """Whether a process that looks like an engine's start was started by the same engine."""
+def _started_by_itself(every: dict[int, Process], one: Process, signs: EngineSigns) -> bool:
+    """Whether a process that looks like an engine's start was started by that engine: a worker with its parent's words."""
     parent = every.get(one.parent)
-    while parent is not None and parent.pid != one.pid:
+    for _ in range(MOST_GENERATIONS):
+        if parent is None:
+            return False
         own = engine_of(parent.argv)
         if own is not None and own.engine == signs.engine:
             return True
-        parent = every.get(parent.parent) if parent.parent != parent.pid else None
-    return is_part_of(one.argv, signs) and engine_of(one.argv) is None
+        parent = every.get(parent.parent)
+    return False
 
 
 def gather_running(machine: Machine) -> Iterator[Sample]:
-    found = running(machine)
-    every = processes(machine) if found else {}
+    every = processes(machine)
+    found = running(machine, every)
     now = uptime(machine)
     lines = [_told(one, every, now) for one in found]
     yield machine.told(
