@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -66,3 +67,31 @@ def test_output_that_nobody_kept_is_said(
     assert asked == []
     assert len(samples) == 1
     assert words in samples[0].data
+
+
+def test_a_pipe_with_a_name_is_left_to_its_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = tmp_path / "log.pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setattr(Machine, "stat", lambda *_: pipe.stat())
+    samples, asked = look(tmp_path, str(pipe), head(), monkeypatch)
+    assert asked == []
+    assert len(samples) == 1
+    assert b"may keep it or not" in samples[0].data
+
+
+def test_a_container_that_docker_does_not_know_is_asked_of_podman(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(argv: Sequence[str], timeout_s: float, environ: Mapping[str, str]) -> Ran:
+        return (
+            Ran("ok", 0, 0.1, b"a line\n")
+            if argv[0] == "podman"
+            else Ran("failed", 1, 0.1, b"Error: No such container\n")
+        )
+
+    machine = Machine("/", run)
+    monkeypatch.setattr(machine, "readlink", lambda path: "pipe:[1]")
+    monkeypatch.setattr("loadpath.collect.engine_logs.find_program", lambda _, name: f"/usr/bin/{name}")
+    samples = list(gather_logs(machine, VLLM, head(container="0123456789ab"), 8000.0))
+    assert samples[-1].command.startswith("podman logs")
+    assert samples[-1].data.startswith(b"a line")

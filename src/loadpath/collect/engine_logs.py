@@ -3,6 +3,7 @@ beginning, its first error and its end are kept."""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -50,14 +51,21 @@ def _found(machine: Machine, head: Process, name: str, uptime: float | None) -> 
     links = [machine.readlink(f"/proc/{head.pid}/fd/{number}") for number in (2, 1)]
     link = next((one for one in links if one), None)
     file = next((one for one in links if one and one.startswith("/") and not one.startswith("/dev/")), None)
-    if file is not None:
-        number = 2 if links[0] == file else 1
+    number = 2 if file is not None and links[0] == file else 1
+    found = machine.stat(f"/proc/{head.pid}/fd/{number}" if machine.live else file or "/") if file is not None else None
+    if (
+        file is not None and found is not None and stat.S_ISREG(found.st_mode)
+    ):  # reading a pipe would take it from its reader
         return "file", file, _file(machine, f"/proc/{head.pid}/fd/{number}" if machine.live else file, file, name)
     if head.container:
-        engine = next((tool for tool in ("docker", "podman", "crictl") if find_program(machine, tool)), None)
-        if engine is None:
-            return "container", f"the log of container {head.container}", None
-        return engine, f"the log of container {head.container}", _container(machine, engine, head, name, uptime)
+        where = f"the log of container {head.container}"
+        tried = None
+        for tool in ("docker", "podman", "crictl"):
+            if find_program(machine, tool):
+                tried = _container(machine, tool, head, name, uptime)
+                if tried.outcome == "ok":
+                    return tool, where, tried
+        return "container", where, tried
     if link is None:
         return "hidden", "a place that this user may not see", None
     if head.unit and link.startswith(("socket:", "/dev/null")) and find_program(machine, "journalctl"):
