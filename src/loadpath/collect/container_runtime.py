@@ -12,6 +12,7 @@ import msgspec
 from loadpath.collect.probe import Machine, Probe, Sample
 from loadpath.collect.programs import find_program, process_names
 from loadpath.collect.records import record
+from loadpath.collect.windows import keep
 from loadpath.core.facts.runtime import (
     DaemonSilent,
     PathSeen,
@@ -53,6 +54,7 @@ _SERVICES = {
 _SILENT = re.compile(r"(?i)cannot connect to the docker daemon|permission denied|error: |is the docker daemon running")
 _PLUGINS = "/var/lib/kubelet/device-plugins"
 MOST_PATHS = 400
+MOST_LOG = 900_000
 
 
 def gather_tools(machine: Machine) -> Iterator[Sample]:
@@ -176,7 +178,10 @@ def _units(text: str) -> dict[str, dict[str, str]]:
 def gather_fabric_log(machine: Machine) -> Iterator[Sample]:
     path = "/var/log/fabricmanager.log"
     if machine.exists(path):
-        yield machine.cat(path, name="fabricmanager-log", kind="log")
+        sample = machine.cat(path, name="fabricmanager-log", kind="log")
+        kept = keep([sample.data], MOST_LOG)
+        note = f"{kept.left_out_bytes} bytes left out" if kept.left_out_bytes else ""
+        yield msgspec.structs.replace(sample, data=kept.data, note=note)
 
 
 def gather_plugins(machine: Machine) -> Iterator[Sample]:
