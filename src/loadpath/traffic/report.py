@@ -73,9 +73,9 @@ def _notes(result: BenchResult) -> list[str]:
         made.append(lengths)
     if result.settings.same_prompts:
         made.append("The prompts were the same on purpose: a prefix cache answers for most of their prefill.")
-    if result.settings.loop == "closed":
+    if result.settings.loop == "closed" and result.settings.slo:
         made.append(
-            "Closed loop: a slow server is sent less, so its queue does not show; --rate sends on a clock whatever happens."
+            "Goodput of a closed loop flatters: a slow server is sent less, so no queue grows. --rate sends on a clock."
         )
     return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from loadpath.core.traffic import Level
 
@@ -12,12 +12,12 @@ CLOSE = 1.08
 MOST_STEPS = 14
 
 
-def rates_to_try(levels: Sequence[Level], alone: Callable[[], float]) -> Iterator[float]:
+def rates_to_try(levels: Sequence[Level], alone: float) -> Iterator[float]:
     """Requests/s to try next; `levels` grows between two of them. Doubles until the SLO breaks, then halves the gap.
 
     `alone`: seconds of one request by itself, where the search begins: one after the other must be possible.
     """
-    rate = _round(1.0 / max(alone(), 1e-3))
+    rate = _round(1.0 / max(alone, 1e-3))
     for _ in range(MOST_STEPS):
         yield rate
         held = max((level.rate for level in levels if level.rate and level.meets_slo), default=None)
