@@ -15,6 +15,7 @@ VERBS = {
     "check": "Check this machine layer by layer: name the first that does not hold.",
     "bundle": "Pack the evidence of this machine into one masked file, before anything is restarted.",
     "bench": "Measure a server: latency and throughput on a warm server, against what the card can do.",
+    "profile": "Read what profilers recorded: gaps, launches, copies, kernels, what bounds them.",
     "roofline": "Bound the speed of work by a card's peak rate and bandwidth, with a plot.",
     "occupancy": "Count the warps of a kernel that an SM holds, and what limits them.",
     "explain": "Explain a step, a boundary, a finding, or a figure of a log or tool.",

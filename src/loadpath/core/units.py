@@ -67,3 +67,10 @@ def show_seconds(value: float) -> str:
 def show_count(value: float) -> str:
     """`"176,128"`."""
     return f"{value:,.0f}"
+
+
+def show_time(seconds: float) -> str:
+    """Of short times, three figures: `"3.1 µs"`, `"12.4 ms"`, `"2.51 s"`."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:,.3g} s" if seconds < 100 else show_seconds(seconds)

@@ -18,6 +18,7 @@ from loadpath.diagnosis.correlation import explain
 from loadpath.diagnosis.ladder import ladder, time_spent
 from loadpath.diagnosis.layers import layers, verdict_of
 from loadpath.diagnosis.ledger import ledger
+from loadpath.diagnosis.profile_tables import tables
 from loadpath.diagnosis.registry import rules
 from loadpath.diagnosis.since_boot import aged
 from loadpath.diagnosis.verdict import fold, order, root_cause, verdict
@@ -42,6 +43,7 @@ def diagnose(case: Case) -> Report:
         layers=checked,
         holds=holds(case),
         skipped=tuple(skipped),
+        tables=tables(case),
         notes=(*whereabouts.notes(case), *_history(case, before), *_time(made, steps)),
     )
 

@@ -73,6 +73,9 @@ MODULES: tuple[str, ...] = (
     "installed_libraries",
     "installed_packages",
     "training_plan",
+    "profile_gaps",
+    "profile_kernels",
+    "profile_inside",
 )
 
 

@@ -33,8 +33,10 @@ _WEIGHTS = frozenset(
 )
 _NO_TEXT = frozenset({
     ".pyc", ".so", ".o", ".a", ".whl", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".pdf", ".mp4", ".woff", ".woff2",
-    ".db", ".sqlite", ".deb", ".rpm", ".qdrep", ".nsys-rep", ".ncu-rep", ".model", ".tiktoken",
+    ".db", ".deb", ".rpm", ".model", ".tiktoken",
 })  # fmt: skip
+SQLITE = b"SQLite format 3\0"
+"""How an SQLite file begins: no text, but profilers export their recordings as such."""
 
 
 class Unreadable(OSError):
@@ -48,6 +50,12 @@ class Source:
         self.name = name
         self._stream = stream
         self._notes = notes
+
+    @property
+    def path(self) -> Path | None:
+        """The file itself, where the source is one that lies unpacked on a disk."""
+        held = self._stream
+        return held.path if isinstance(held, _Peeked) else None
 
     def chunks(self, size: int = 1 << 20) -> Iterator[bytes]:
         """The bytes, in pieces of at most `size`. What is damaged ends early, and is said by a note behind the source."""
@@ -161,7 +169,12 @@ def _no_text(path: Path) -> str | None:
         return f"cannot be read: {error.strerror or error}"
     if path.name == MANIFEST and names_a_bundle(head):
         return "the manifest of a bundle, no capture"
-    return None if _kind(head) or not _binary(head) else "binary, no text"
+    return None if _kind(head) or _is_recording(path.name, head) or not _binary(head) else "binary, no text"
+
+
+def _is_recording(name: str, head: bytes) -> bool:
+    """Whether this is what a profiler wrote: no text, but worth an answer."""
+    return head.startswith(SQLITE) or name.lower().endswith((".nsys-rep", ".qdrep", ".ncu-rep"))
 
 
 def no_text_name(name: str) -> str | None:
@@ -298,7 +311,7 @@ def _member(name: str, stream: IO[bytes], budget: _Budget, depth: int) -> Iterat
     notes: list[Skipped] = []
     bounded = _Peeked(cast(IO[bytes], _Bounded(stream, budget, name, notes)))
     head = bounded.peek(4096)
-    if _kind(head) is None and _binary(head):
+    if _kind(head) is None and not _is_recording(name, head) and _binary(head):
         yield Skipped(name, "binary, no text")
         return
     yield from _opened(name, cast(IO[bytes], bounded), budget, depth + 1)
@@ -337,6 +350,13 @@ class _Peeked(io.RawIOBase):
         while len(self._head) < size and (piece := self._stream.read(size - len(self._head))):
             self._head += piece
         return self._head
+
+    @property
+    def path(self) -> Path | None:
+        """Where the bytes lie, unpacked; None for a pipe or a member of an archive."""
+        held = self._stream
+        named = isinstance(held, io.FileIO) and held.seekable() and isinstance(held.name, str)
+        return Path(held.name) if named else None
 
     def rewound(self) -> IO[bytes] | None:
         """The file itself at its beginning, where it is one that can be sought."""

@@ -20,6 +20,7 @@ from loadpath.engines import registry as engines
 from loadpath.intake.cut import LogShape, Shape, cut
 from loadpath.intake.samples import labelled
 from loadpath.readers import registry as readers
+from loadpath.readers.gpu_work import View
 from loadpath.reading.second_look import second_look
 
 
@@ -32,12 +33,15 @@ def read_bytes(sources: Iterable[tuple[str, bytes]]) -> Report:
     return msgspec.structs.replace(report, skipped=(*report.skipped, *skipped))
 
 
-def read_paths(paths: Sequence[str]) -> Report:
-    """The report on files, folders, archives, or standard input for `-`. Raises OSError for what cannot be opened."""
+def read_paths(paths: Sequence[str], view: View | None = None) -> Report:
+    """The report on files, folders, archives, or standard input for `-`; `view`: of timelines, the part to look at.
+
+    Raises OSError for what cannot be opened.
+    """
     from loadpath.reading.lines import named_lines
 
     skipped: list[Skipped] = []
-    report = read_lines(named_lines(paths, skipped))
+    report = read_lines(named_lines(paths, skipped) if view is None else named_lines(paths, skipped, view))
     return msgspec.structs.replace(report, skipped=(*report.skipped, *skipped))
 
 

@@ -1,0 +1,72 @@
+"""Sources that are no lines of text, and become lines: recorded timelines, summed up by what knows their format.
+
+The lines of a digest are a capture like any other; a span's line number counts in the digest, not in the file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+
+from loadpath.core.report import Skipped
+from loadpath.core.text import Line
+from loadpath.intake.sources import SQLITE, Source
+from loadpath.readers.gpu_work import WHOLE, Trace, View
+
+_EVENTS = b'"traceEvents"'
+_REPORTS = {
+    ".nsys-rep": "a report of Nsight Systems in its own format: nsys export --type sqlite -o out.sqlite FILE.nsys-rep",
+    ".qdrep": "a report of Nsight Systems in its own format: nsys export --type sqlite -o out.sqlite FILE.qdrep",
+    ".ncu-rep": "a report of Nsight Compute in its own format: ncu --import FILE.ncu-rep --csv --page raw > kernels.csv",
+}
+
+
+def is_digested(name: str, head: bytes) -> bool:
+    """Whether a source of this name, whose text begins like this, is summed up instead of read line by line."""
+    if head.startswith(SQLITE) or PurePath(name).suffix.lower() in _REPORTS:
+        return True
+    return _EVENTS in head and head.lstrip().startswith(b"{")
+
+
+def digest_of(
+    source: Source, head: bytes, chunks: Iterator[bytes], view: View = WHOLE
+) -> tuple[list[Line], tuple[Skipped, ...]]:
+    """The lines of the digest, and what could not be read. `chunks`: all bytes of the source, `head` their beginning."""
+    if why := _REPORTS.get(PurePath(source.name).suffix.lower()) if not head.startswith(SQLITE) else None:
+        return [], (Skipped(source.name, why),)
+    try:
+        trace = _of_database(source, chunks) if head.startswith(SQLITE) else _of_events(chunks)
+    except ValueError as error:
+        return [], (Skipped(source.name, str(error)),)
+    from loadpath.readers.gpu_timeline import digest
+
+    lines = [Line(number, text, text) for number, text in enumerate(digest(trace, view), 1)]
+    return lines, ()
+
+
+def _of_database(source: Source, chunks: Iterator[bytes]) -> Trace:
+    from loadpath.readers.nsys_sqlite import trace_of
+
+    with _on_disk(source, chunks) as path:
+        return trace_of(path)
+
+
+def _of_events(chunks: Iterator[bytes]) -> Trace:
+    from loadpath.readers.torch_trace import trace_of
+
+    return trace_of(chunks)
+
+
+@contextmanager
+def _on_disk(source: Source, chunks: Iterator[bytes]) -> Iterator[Path]:
+    """The file itself, or a copy of what is packed or piped: a database is not read from front to back."""
+    if source.path is not None:
+        yield source.path
+        return
+    with tempfile.NamedTemporaryFile(prefix="loadpath-", suffix=".sqlite") as copy:
+        for chunk in chunks:
+            copy.write(chunk)
+        copy.flush()
+        yield Path(copy.name)
