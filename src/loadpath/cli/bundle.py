@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadpath.cli.machine import machine_options
 from loadpath.cli.options import Unreadable
 
 if TYPE_CHECKING:
@@ -40,22 +41,7 @@ class Size(click.ParamType[int]):
 )
 @click.option("--no-redact", is_flag=True, help="Keep names, addresses, identifiers and secrets as they are.")
 @click.option("--yes", is_flag=True, help="With --no-redact: do not ask.")
-@click.option(
-    "--timeout",
-    default=10.0,
-    show_default=True,
-    type=click.FloatRange(0.1, 600),
-    metavar="S",
-    help="Seconds that each command gets.",
-)
-@click.option(
-    "--root",
-    default="/",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="A saved machine's file tree in place of /: nothing is run.",
-)
-@click.option("-v", "--verbose", is_flag=True, help="Say each command on standard error, also without a terminal.")
+@machine_options
 def command(
     out: str | None, logs: tuple[str, ...], max_size: int, no_redact: bool, yes: bool, timeout: float, root: str, verbose: bool
 ) -> None:  # fmt: skip

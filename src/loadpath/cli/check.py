@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loadpath.cli.machine import machine_options
 from loadpath.cli.options import Output, Unreadable, output_options, write
 from loadpath.core.layers import LAYERS
 
@@ -17,21 +18,6 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.option("--layer", "layers", multiple=True, type=click.Choice(LAYERS), help="Only this layer; may be repeated.")
-@click.option(
-    "--timeout",
-    default=10.0,
-    show_default=True,
-    type=click.FloatRange(0.1, 600),
-    metavar="S",
-    help="Seconds that each command gets.",
-)
-@click.option(
-    "--root",
-    default="/",
-    metavar="DIR",
-    type=click.Path(exists=True, file_okay=False),
-    help="A saved machine's file tree in place of /: nothing is run.",
-)
 @click.option(
     "--save",
     metavar="DIR",
@@ -51,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option("--container", metavar="NAME", help="Also look inside this running container.")
 @click.option("--list", "list_only", is_flag=True, help="List the probes and run none.")
-@click.option("-v", "--verbose", is_flag=True, help="Say each command on standard error, also without a terminal.")
+@machine_options
 @output_options
 def command(
     layers: tuple[str, ...], timeout: float, root: str, save: str | None, list_only: bool, verbose: bool,
