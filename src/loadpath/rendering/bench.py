@@ -104,7 +104,7 @@ def requests_scene(result: BenchResult) -> Scene | None:
 
 
 def _requests_title(count: int, step: int) -> str:
-    return f"{count} requests, in order of their intended times" + (f" (each {step}th)" if step > 1 else "")
+    return f"{count} requests, in order of their intended times" + (f" (one of every {step})" if step > 1 else "")
 
 
 def _key() -> list[Shape]:

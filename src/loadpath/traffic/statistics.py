@@ -113,7 +113,9 @@ def figures(exchanges: Sequence[Exchange], slo: dict[str, float], seconds: float
         return None
     good = [x for x in counted if not x.error]
     begin = min(x.intended for x in counted)
-    took = seconds or max(1e-9, max(x.end if x.end is not None else x.intended for x in counted) - begin)
+    # Knocking at a server that is gone is no part of the time in which it served.
+    reached = [x for x in counted if x.error != "connect"] or counted
+    took = seconds or max(1e-9, max(x.end if x.end is not None else x.intended for x in reached) - begin)
     chunked = [tokens_per_chunk(x) for x in good if x.chunk_times]
     inputs, outputs = _total(good, "prompt_tokens"), _total(good, "output_tokens")
     cached = _total(good, "cached_tokens")
