@@ -10,27 +10,21 @@ import msgspec
 from loadpath.cli.options import Output, Unreadable, output_options, write
 
 
-class Window(click.ParamType):
+def window_of(text: str) -> tuple[float, float | None]:
     """`2:6`, `2:` or `:6`: seconds from the first recorded work."""
-
-    name = "window"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[float, float | None]:
-        begin, colon, end = str(value).partition(":")
-        try:
-            made = float(begin or 0), float(end) if end else None
-        except ValueError:
-            self.fail(f"{value!r} is no window: seconds from the first work were expected, 2:6 or 2: or :6", param, ctx)
-        if not colon or made[0] < 0 or (made[1] is not None and made[1] <= made[0]):
-            self.fail(f"{value!r} is no window: BEGIN:END in seconds, the end behind the beginning", param, ctx)
-        return made
+    begin, colon, end = text.partition(":")
+    try:
+        made = float(begin or 0), float(end) if end else None
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no window: seconds were expected, 2:6 or 2: or :6") from error
+    if not colon or made[0] < 0 or (made[1] is not None and made[1] <= made[0]):
+        raise click.BadParameter(f"{text!r} is no window: BEGIN:END in seconds, the end behind the beginning")
+    return made
 
 
 @click.command("profile")
 @click.argument("files", nargs=-1, required=True, metavar="FILE|FOLDER|-...", type=click.Path(allow_dash=True))
-@click.option("--window", type=Window(), metavar="A:B", help="Look only at these seconds of a timeline (2:6).")
+@click.option("--window", type=window_of, metavar="A:B", help="Look only at these seconds of a timeline (2:6).")
 @click.option("--gpu", type=click.IntRange(0), metavar="N", help="Look only at this GPU of a timeline.")
 @click.option(
     "--top", type=click.IntRange(1, 60), default=12, show_default=True, metavar="N", help="Rows of each table."

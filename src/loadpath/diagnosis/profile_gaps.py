@@ -28,7 +28,7 @@ PAUSE = 0.5
 
 
 def judge(case: Case) -> Iterator[Finding]:
-    for timeline in case.all(GpuTimeline):
+    for timeline in sorted(case.all(GpuTimeline), key=lambda t: -t.idle_share):
         if timeline.span_seconds <= 0:
             continue
         yield from _paused(case, timeline)

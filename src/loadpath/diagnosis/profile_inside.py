@@ -10,6 +10,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.profile import KernelProfile
 from loadpath.core.report import Finding, Remedy
 from loadpath.core.units import show_bytes, show_time
+from loadpath.diagnosis.profile_roofs import floor_words, intensity_words
 from loadpath.diagnosis.profile_stalls import greatest_stall, stall_remedies
 from loadpath.diagnosis.profile_words import percent
 from loadpath.diagnosis.rule import Rule, finding
@@ -76,22 +77,9 @@ def _roof(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Finding 
     told = {
         "what": what, "share": percent(max(memory, compute)), "next": then,
         "rate": f"Device memory moves {rate / 1e9:,.4g} GB/s ({percent(dram)} of the peak)." if rate and dram else None,
-        "intensity": _intensity(launch),
+        "floor": floor_words(launch), "intensity": intensity_words(launch),
     }  # fmt: skip
     return finding("ncu-near-roof", [launch], case=case, values=values | told, figures=_figures(launch))
-
-
-def _intensity(launch: KernelProfile) -> str | None:
-    """Operations a byte, where the counters of the CUDA cores were measured and no tensor core worked."""
-    figures = launch.figures
-    moved, seconds = figures.get("dram_bytes"), figures.get("seconds")
-    counted = {op: figures[op] for op in figures if re.fullmatch(r"[fdh](?:add|mul|fma)", op)}
-    if not moved or not seconds or not counted or figures.get("tensor") or figures.get("tensor_instructions"):
-        return None
-    flops = sum(
-        count * (2 if op.endswith("fma") else 1) * (2 if op.startswith("h") else 1) for op, count in counted.items()
-    )
-    return f"{flops / moved:.3g} FLOP/byte: {flops / seconds / 1e12:.3g} TFLOP/s on the CUDA cores with {show_bytes(moved)} moved."
 
 
 def _figures(launch: KernelProfile) -> dict[str, Any]:
@@ -100,15 +88,16 @@ def _figures(launch: KernelProfile) -> dict[str, Any]:
 
 def _waits(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Finding | None:
     memory, compute = _memory(launch), launch.figures.get("compute")
-    if memory is None or compute is None or max(memory, compute) >= FAR:
+    if memory is None or compute is None or max(memory, compute) >= FAR or _grid_is_small(launch):
         return None
     achieved = launch.figures.get("occupancy_achieved")
     told = {
         "stall": greatest_stall(launch),
         "occupancy": None if achieved is None else f"Occupancy is {percent(achieved)}.",
         "grid": _grid_words(launch),
+        "floor": floor_words(launch),
     }
-    remedies = [*_occupancy_remedies(launch)[:2], *stall_remedies(launch)]
+    remedies = [*stall_remedies(launch), *_occupancy_remedies(launch)[:2]]
     return finding(
         "ncu-latency-bound", [launch], case=case, values=values | told, remedies=remedies, figures=_figures(launch)
     )
@@ -122,14 +111,18 @@ def _grid_words(launch: KernelProfile) -> str | None:
     return f"{launch.blocks:,} blocks make {waves:.3g} waves{tail}."
 
 
+def _grid_is_small(launch: KernelProfile) -> bool:
+    """Whether some SMs get no block: what the others do is second to that."""
+    return launch.blocks is not None and launch.blocks < launch.figures.get("sms", 0)
+
+
 def _small_grid(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Finding | None:
-    sms = launch.figures.get("sms")
-    if not sms or launch.blocks is None or launch.blocks >= sms:
+    if not _grid_is_small(launch) or launch.blocks is None:
         return None
-    waves = launch.figures.get("waves")
+    sms, waves = launch.figures["sms"], launch.figures.get("waves")
     told = {
         "blocks": f"{launch.blocks:,}", "sms": f"{sms:.0f}", "idle": percent(1 - launch.blocks / sms),
-        "waves": f"{waves:.2g}" if waves else "Less than one", "gain": f"{sms / launch.blocks:.2g}",
+        "waves": f"{waves:.2g}" if waves else None, "gain": f"{sms / launch.blocks:.2g}",
     }  # fmt: skip
     return finding("ncu-small-grid", [launch], case=case, values=values | told, figures=_figures(launch))
 
@@ -138,7 +131,8 @@ def _occupied(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Find
     figures = launch.figures
     theoretical, achieved = figures.get("occupancy_theoretical"), figures.get("occupancy_achieved")
     limits = {name: figures[name] for name in _LIMITS if name in figures}
-    if theoretical is None or theoretical > LOW_OCCUPANCY or not limits or (_memory(launch) or 0) >= NEAR:
+    filled = (_memory(launch) or 0.0) >= NEAR or _grid_is_small(launch)
+    if theoretical is None or theoretical > LOW_OCCUPANCY or not limits or filled:
         return None
     least = min(limits.values())
     limiter = " and ".join(_LIMITS[name] for name in limits if limits[name] == least)
@@ -174,7 +168,7 @@ def _occupancy_remedies(launch: KernelProfile) -> list[Remedy]:
     if now.refused or now.occupancy > LOW_OCCUPANCY:
         return []
     return [
-        Remedy(change.action, change.command, f"{change.warps} warps an SM instead of {now.warps_per_sm} (computed)",
+        Remedy(change.action, change.command, f"{change.warps} warps an SM instead of {now.warps_per_sm} (computed); worth it only if nothing spills",
                figures={"occupancy": change.occupancy})
         for change in changes(kernel, sm)[:3]
     ]  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loadpath.core.case import Case
-from loadpath.core.facts.profile import CopyTime, GpuTimeline, KernelTime
+from loadpath.core.facts.profile import ApiTime, CopyTime, GpuTimeline, KernelTime
 from loadpath.core.report import Check, Finding
 from loadpath.core.units import show_bytes, show_time
-from loadpath.diagnosis.profile_words import communicates, kernels_of, look_inside, percent
+from loadpath.diagnosis.profile_words import communicates, graph_remedies, kernels_of, look_inside, percent
 from loadpath.diagnosis.rule import Rule, finding
 
 DOMINANT, COMMUNICATION, EXPOSED = 0.25, 0.2, 0.05
@@ -113,10 +113,29 @@ def judge_sums(case: Case) -> Iterator[Finding]:
         total = sum(k.seconds for k in case.all(KernelTime) if k.gpu is None)
         checks = [Check("The gaps between the kernels: the export holds every start and end.",
                         "nsys export --type sqlite -o run.sqlite run.nsys-rep && loadpath profile run.sqlite")]  # fmt: skip
+        yield from _outweighed(case, total, checks)
         yield finding(
             "profile-sums-only", [first], case=case, values={"total": show_time(total)}, next_checks=checks,
             figures={"kernel_seconds": total},
         )  # fmt: skip
+
+
+def _outweighed(case: Case, total: float, checks: list[Check]) -> Iterator[Finding]:
+    """Sums alone show it where the launch calls take longer than all that they launched."""
+    launches = [c for c in case.all(ApiTime) if c.role == "launch"]
+    spent = sum(c.seconds for c in launches)
+    if not launches or spent < total:
+        return
+    middle = launches[0].median_seconds or spent / sum(c.count for c in launches)
+    values = {
+        "launch": show_time(spent), "kernels": show_time(total), "count": f"{sum(c.count for c in launches):,}",
+        "call": show_time(middle), "most": percent(total / spent),
+    }  # fmt: skip
+    effect = "one call a step instead of one a kernel"
+    yield finding(
+        "profile-launches-outweigh", launches[:2], case=case, values=values, remedies=graph_remedies(case, effect),
+        next_checks=checks, figures={"launch_seconds": spent, "kernel_seconds": total},
+    )  # fmt: skip
 
 
 RULES = (
@@ -124,5 +143,5 @@ RULES = (
         "profile-graphs-whole", "profile-communication", "profile-dominant-kernel",
     )),
     Rule(judge_copies, needs=(CopyTime,), makes=("profile-exposed-copies", "profile-pageable-copies"), uses=(GpuTimeline,)),
-    Rule(judge_sums, needs=(KernelTime,), makes=("profile-sums-only",)),
+    Rule(judge_sums, needs=(KernelTime,), makes=("profile-sums-only", "profile-launches-outweigh"), uses=(ApiTime,)),
 )  # fmt: skip

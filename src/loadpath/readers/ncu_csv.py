@@ -30,6 +30,7 @@ class Launch(msgspec.Struct):
     first: Line
     last: Line
     capability: str = ""
+    gpu: str = ""
     blocks: int | None = None
     threads: int | None = None
     figures: dict[str, float] = {}
@@ -59,6 +60,7 @@ class Launch(msgspec.Struct):
         common = at(capture, self.first, self.last) | {"text": f"launch {self.number} of {name}{took}"}
         return KernelProfile(
             **common, number=self.number, name=name, capability=self.capability,
+            gpu=self.gpu,
             blocks=self.blocks or (int(blocks) if blocks else None),
             threads=self.threads or (int(threads) if threads else None),
             figures=figures, stalls=self.stalls, said=self.said,
@@ -126,6 +128,7 @@ def _launch(row: dict[str, str], line: Line) -> Launch:
         first=line,
         last=line,
         capability=row.get("CC", ""),
+        gpu=row.get("device__attribute_display_name", ""),
         blocks=volume(row.get("Grid Size", "")),
         threads=volume(row.get("Block Size", "")),
     )

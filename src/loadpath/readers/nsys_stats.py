@@ -32,7 +32,6 @@ _OTHER = ("Range", "Style", "PID", "Event Type")
 class Row(msgspec.Struct, frozen=True):
     line: Line
     name: str
-    share: float
     seconds: float
     count: int
     median: float | None
@@ -90,21 +89,12 @@ def _csv_rows(capture: Capture) -> Iterator[Row]:
 
 
 def _text_rows(capture: Capture) -> Iterator[Row]:
-    """The dashes under the head say where the columns stand."""
-    dashes = next((line.text for line in capture.lines if _DASHES.match(line.text)), None)
-    if dashes is None:
-        return
-    spans = [(m.start(), m.end()) for m in re.finditer(r"-+", dashes)]
-    head = _split(capture.lines[0].text, spans)
+    """Columns stand two blanks apart; only the last one, the name, may hold more."""
+    head = re.split(r"\s{2,}", capture.lines[0].text.strip())
     for line in capture.lines[1:]:
-        if not _DASHES.match(line.text) and (row := _row(line, head, _split(line.text, spans))):
+        cells = re.split(r"\s{2,}", line.text.strip(), maxsplit=len(head) - 1)
+        if not _DASHES.match(line.text) and (row := _row(line, head, cells)):
             yield row
-
-
-def _split(text: str, spans: list[tuple[int, int]]) -> list[str]:
-    """The cells; the last one reaches to the end, and figures that are wider than their column go on to the left."""
-    cells = [text[begin:end].strip() for begin, end in spans[:-1]]
-    return [*cells, text[spans[-1][0] :].strip()]
 
 
 def _row(line: Line, head: list[str], cells: list[str]) -> Row | None:
@@ -124,7 +114,7 @@ def _row(line: Line, head: list[str], cells: list[str]) -> Row | None:
         return None
     middle, longest = value("Med"), value("Max")
     return Row(
-        line=line, name=(told.get("Name") or told.get("Operation") or cells[-1]).strip(), share=(value("Time") or 0) / 100,
+        line=line, name=(told.get("Name") or told.get("Operation") or cells[-1]).strip(),
         seconds=total * factor, count=int(count), median=None if middle is None else middle * factor,
         longest=None if longest is None else longest * factor,
     )  # fmt: skip

@@ -15,7 +15,7 @@ the work was `queued` before the gap began and waited on the device's side; or t
 Role = Literal["launch", "graph-launch", "sync", "allocation", "copy", "other"]
 
 
-class TimelineRead(Fact):
+class TimelineRead(Fact, frozen=True, kw_only=True):
     """A recorded timeline as a whole. `calls`: whether calls of the CUDA API were recorded beside the GPU's work."""
 
     tool: Profiler
@@ -26,7 +26,7 @@ class TimelineRead(Fact):
     window: str = ""
 
 
-class GpuTimeline(Fact):
+class GpuTimeline(Fact, frozen=True, kw_only=True):
     """One GPU between its first and its last recorded work. Unions over all streams: two kernels at once count once.
 
     `kernel_seconds`: kernels and graph launches; `busy_seconds`: those and copies and memory sets. `graph_launches` are
@@ -63,7 +63,7 @@ SMALL_GAP = 200e-6
 """Seconds: a launch or two on the host's side; longer gaps are other work of the host."""
 
 
-class LongGap(Fact):
+class LongGap(Fact, frozen=True, kw_only=True):
     """One of the longest gaps of a GPU: when it began (from the first work), the work around it, and the longest call of
     the CUDA API that ran in it."""
 
@@ -77,7 +77,7 @@ class LongGap(Fact):
     call_seconds: float = 0.0
 
 
-class KernelTime(Fact):
+class KernelTime(Fact, frozen=True, kw_only=True):
     """All launches of one kernel. `share`: of the time of all kernels. `gpu`: None where the table does not tell it."""
 
     name: str
@@ -96,7 +96,7 @@ class KernelTime(Fact):
         return self.seconds / self.count if self.count else 0.0
 
 
-class CopyTime(Fact):
+class CopyTime(Fact, frozen=True, kw_only=True):
     """Copies of one direction and kind of host memory. `exposed_seconds`: while no kernel ran on that GPU.
 
     `direction`: `host-to-device`, …; `memory`: `pageable`, `pinned`, `device`, … of the host's side; "" not recorded.
@@ -115,7 +115,7 @@ class CopyTime(Fact):
         return self.bytes / self.seconds if self.bytes and self.seconds else None
 
 
-class ApiTime(Fact):
+class ApiTime(Fact, frozen=True, kw_only=True):
     """Calls of one function of the CUDA API, over all threads of the host."""
 
     name: str
@@ -126,7 +126,7 @@ class ApiTime(Fact):
     longest_seconds: float | None = None
 
 
-class LaunchCost(Fact):
+class LaunchCost(Fact, frozen=True, kw_only=True):
     """Kernels that the host launched one by one on a GPU, beside the calls that launched them (medians).
 
     `outrun`: kernels that ran for less time than the call took that launched them.
@@ -140,7 +140,7 @@ class LaunchCost(Fact):
     delay_seconds: float | None = None
 
 
-class KernelProfile(Fact):
+class KernelProfile(Fact, frozen=True, kw_only=True):
     """One launch as Nsight Compute measured it: `figures` by our names, in plain units (seconds, bytes, shares of one).
 
     Under the profiler a kernel runs alone, replayed, with caches flushed and (by default) clocks held at their base.
@@ -149,6 +149,7 @@ class KernelProfile(Fact):
     number: int
     name: str
     capability: str = ""
+    gpu: str = ""
     blocks: int | None = None
     threads: int | None = None
     figures: dict[str, float] = {}
