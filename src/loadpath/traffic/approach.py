@@ -19,7 +19,11 @@ _TAKES_IGNORE_EOS = ("vllm", "sglang", "llama.cpp", "lmdeploy", "tensorrt-llm")
 
 
 class Refused(Exception):
-    """The server answers, but no request; the message has its words."""
+    """The server answers, but no request; the message has its words, `exchanges` what was tried."""
+
+    def __init__(self, words: str, exchanges: tuple[Exchange, ...] = ()) -> None:
+        super().__init__(words)
+        self.exchanges = exchanges
 
 
 class Approach(msgspec.Struct, frozen=True):
@@ -52,7 +56,7 @@ async def approach(
             break
         if exchange.status in (401, 403):
             break
-    raise Refused("; ".join(dict.fromkeys(why)))
+    raise Refused("; ".join(dict.fromkeys(why)), tuple(exchanges))
 
 
 def _manners(

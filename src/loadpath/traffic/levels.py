@@ -30,6 +30,7 @@ class Levels:
         self._sender, self._maker, self._lag, self._told = sender, maker, lag, told
         self._goal: Goal | None = None
         self._talks: Iterator[Talk] | None = None
+        self.talks_begun = 0
         self.interrupted = ""
         """Why the run ended before its plan; "": it did not."""
         self.levels: list[Level] = []
@@ -129,8 +130,13 @@ class Levels:
     def _prompts(self) -> Iterator[Talk]:
         """One stream of prompts for all levels, so that none comes twice; a trace begins anew for each."""
         if self._talks is None or isinstance(self.request.dataset, Replayed):
-            self._talks = self.request.dataset.talks(self._maker)
+            self._talks = self._counted(self.request.dataset.talks(self._maker))
         return self._talks
+
+    def _counted(self, talks: Iterator[Talk]) -> Iterator[Talk]:
+        for talk in talks:
+            self.talks_begun += 1
+            yield talk
 
 
 def seconds_alone(exchanges: list[Exchange]) -> float:

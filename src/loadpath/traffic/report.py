@@ -63,7 +63,10 @@ def _verdict(result: BenchResult, read: Report) -> Verdict:
     state: State = "failed" if root and root.severity == "error" else "healthy"
     if state == "healthy" and (failed or (root and root.severity == "warning")):
         state = "degraded"
-    return Verdict(state, f"Measured at {headline(shown, found)}{errors}{cut}.")
+    return Verdict(
+        state,
+        f"Measured {'at' if shown.concurrency or shown.rate else 'on the'} {headline(shown, found)}{errors}{cut}.",
+    )
 
 
 def _notes(result: BenchResult) -> list[str]:

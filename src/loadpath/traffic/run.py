@@ -20,6 +20,7 @@ from loadpath.traffic.connections import Pool, clock
 from loadpath.traffic.identity import NotThere, identify
 from loadpath.traffic.lag import LagProbe
 from loadpath.traffic.levels import Levels, Told, seconds_alone
+from loadpath.traffic.prompts import Listed
 from loadpath.traffic.request import BenchRefused, Progress, Request
 from loadpath.traffic.samples import GpuWatch, MetricsWatch, is_local
 from loadpath.traffic.sender import Manner, Sender
@@ -72,7 +73,7 @@ async def run(request: Request, told: Told) -> BenchResult:
         gpus=tuple(gpus.samples),
         interrupted=levels.interrupted,
         best_rate=max(met, default=None) if request.settings.search else None,
-        notes=found.notes,
+        notes=(*found.notes, *_repeated(request, levels.talks_begun)),
         exchanges=(*_first_cold(found.exchanges), *levels.exchanges),
     )
 
@@ -164,6 +165,16 @@ def _first_request(found: Approach) -> tuple[WarmUp, ...]:
             cold_e2e=None if first.end is None else first.end - first.intended,
             steady_ttft=rest[-1].first - rest[-1].intended if rest and rest[-1].first is not None else None,
         ),
+    )
+
+
+def _repeated(request: Request, begun: int) -> tuple[str, ...]:
+    """Where a file had too few prompts, so that they came again."""
+    if not isinstance(request.dataset, Listed) or begun <= len(request.dataset.all):
+        return ()
+    return (
+        f"The file has {len(request.dataset.all):,} conversations and {begun:,} were asked: they repeat, and a prefix "
+        "cache answers for the prefill of those that came before.",
     )
 
 

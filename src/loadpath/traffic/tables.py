@@ -8,6 +8,7 @@ from loadpath.core.traffic import BenchResult, Figures, Level, Spread
 _LATENCIES = (("TTFT", "ttft"), ("ITL", "itl"), ("gap between chunks", "gap"), ("TPOT", "tpot"), ("E2E", "e2e"),
               ("sent late by", "delay"))  # fmt: skip
 _POINTS = ("mean", "p50", "p90", "p95", "p99")
+_MOST_SHAPES = 8
 _SHOWN_DELAY = 0.005  # seconds at p99 from which the client's own delay is worth a row
 
 
@@ -147,11 +148,12 @@ def _sweep(result: BenchResult, measured: list[Level]) -> Table:
 
 
 def _warm_up(result: BenchResult) -> Table | None:
-    several = len(result.levels) > 1 or result.settings.repeat > 1
+    shown = [w for w in result.warm_up if w.requests or not w.steady]
+    quiet = sorted((w for w in result.warm_up if w.steady and not w.requests), key=lambda w: -w.seen)
+    shown = (shown + quiet)[:_MOST_SHAPES]
     rows: list[tuple[Cell, ...]] = [
         (w.bucket or "all", w.seen, w.requests, w.cold_ttft, w.steady_ttft, "as asked" if w.given else w.steady)
-        for w in result.warm_up
-        if not several or w.requests or not w.steady
+        for w in sorted(shown, key=result.warm_up.index)
     ]
     if not rows:
         return None
@@ -159,8 +161,8 @@ def _warm_up(result: BenchResult) -> Table | None:
         Column("shape"),
         Column("seen", "requests"),
         Column("left out", "requests"),
-        Column("first TTFT", "seconds"),
-        Column("steady TTFT", "seconds"),
+        Column("the first", "seconds"),
+        Column("once steady", "seconds"),
         Column("steady"),
     )
     whys = list(dict.fromkeys(f"{w.bucket}: {w.why}" for w in result.warm_up if not w.steady))
