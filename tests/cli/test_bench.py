@@ -33,6 +33,9 @@ def test_the_usage_of_the_manual_works_verbatim() -> None:
     assert report["verdict"]["state"] in ("healthy", "degraded") and "requests/s" in report["verdict"]["sentence"]
     assert any("2,048 in" in str(row) for row in rates["rows"])
     assert "asking the server" in ran.stderr
+    measured = report["bench"]["levels"][0]
+    assert measured["concurrency"] == 24 and measured["figures"]["requests"] >= 300
+    assert measured["figures"]["ttft"]["p99"] > 0.01 and report["bench"]["schema"] == BENCH_SCHEMA
 
 
 def test_a_saved_result_reads_the_same_and_keeps_no_secret(tmp_path: Path) -> None:

@@ -148,6 +148,8 @@ class Report(msgspec.Struct, frozen=True):
     plan: Plan | None = None
     """What `plan` computed; the findings then judge the lines that the engine would print."""
     tables: tuple[Table, ...] = ()
+    bench: Figures = {}
+    """What `bench` measured: `loadpath.bench/1` without its single requests; empty for other verbs."""
     schema: str = SCHEMA
 
     @property

@@ -25,6 +25,7 @@ def report_on(result: BenchResult, source: str = "bench result") -> Report:
         skipped=(),
         captures=(),
         notes=(*result.notes, *_notes(result)),
+        bench=msgspec.to_builtins(msgspec.structs.replace(result, exchanges=())),
     )
 
 
