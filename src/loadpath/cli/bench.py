@@ -127,9 +127,19 @@ class Asked(msgspec.Struct, frozen=True):
 @click.option("--save", metavar="FILE", help="Write the whole result (loadpath.bench/1), to read or compare later.")
 @click.option("--csv", "csv_to", metavar="FILE", help="Write one row a request as CSV.")
 @click.option("--read", "read_from", metavar="RESULT", help="Judge a saved result: ours, or another tool's.")
+@click.option("--compare", nargs=2, metavar="A B", help="Two saved results; refused where more than one thing changed.")
+@click.option("--factor", "factors", multiple=True, metavar="NAME", help="With --compare: what was changed on purpose.")
 @click.option("--no-plot", is_flag=True, help="No histogram and timeline.")
 @output_options
-def command(save: str | None, csv_to: str | None, read_from: str | None, no_plot: bool, **given: Any) -> None:
+def command(
+    save: str | None,
+    csv_to: str | None,
+    read_from: str | None,
+    compare: tuple[str, str] | None,
+    factors: tuple[str, ...],
+    no_plot: bool,
+    **given: Any,
+) -> None:
     """Measure a server of models: latency from the intended send time, on a warm server, with prompts that differ.
 
     \b
@@ -141,12 +151,15 @@ def command(save: str | None, csv_to: str | None, read_from: str | None, no_plot
       loadpath bench http://127.0.0.1:8000 --prompts sharegpt.json --concurrency 32 --html bench.html
       loadpath bench http://127.0.0.1:8000 --trace requests.jsonl
       loadpath bench --read result.json --gpu 'H100 80GB'
+      loadpath bench --compare before.json after.json --factor version
 
     \b
     Exit status: 0 no error found, 1 an error found, 2 could not run, 3 nothing was measured.
     """
     output = Output(**{name: given.pop(name) for name in Output.__struct_fields__})
     asked = Asked(**given)
+    if compare:
+        sys.exit(write(_compared(compare, factors), output))
     if read_from:
         result, report = _read(read_from, asked)
     else:
@@ -179,19 +192,17 @@ def _report(result: BenchResult) -> Report:
 
 def _read(source: str, asked: Asked) -> tuple[BenchResult | None, Report]:
     """A saved result: ours with its tables, another tool's as it is read."""
-    from loadpath.reading.service import read_bytes
+    from loadpath.traffic.other_results import judged
     from loadpath.traffic.report import report_on
     from loadpath.traffic.result_file import from_json
 
-    try:
-        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except OSError as error:
-        raise Unreadable(f"{source}: {error.strerror or error}") from error
+    data = _bytes_of(source)
     name = "standard input" if source == "-" else source
     try:
         result = from_json(data)
     except msgspec.MsgspecError:
-        return None, read_bytes([(name, data)])
+        named = asked.checkpoint or (asked.model or "")
+        return None, judged(name, data, model=named, gpu=asked.gpu, gpus=asked.gpus)
     told = {"gpu": asked.gpu, "checkpoint": asked.checkpoint or (asked.model or "")}
     changed = {key: value for key, value in told.items() if value}
     if asked.gpus > 1:
@@ -199,6 +210,20 @@ def _read(source: str, asked: Asked) -> tuple[BenchResult | None, Report]:
     settings = msgspec.structs.replace(result.settings, **changed)
     result = msgspec.structs.replace(result, settings=settings)
     return result, report_on(result, name)
+
+
+def _compared(files: tuple[str, str], factors: tuple[str, ...]) -> Report:
+    from loadpath.traffic.compare import compare
+
+    first, second = ((name, _bytes_of(name)) for name in files)
+    return compare(first, second, factors)
+
+
+def _bytes_of(source: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        raise Unreadable(f"{source}: {error.strerror or error}") from error
 
 
 def _save(result: BenchResult, save: str | None, csv_to: str | None) -> None:

@@ -215,6 +215,8 @@ class StepWork(Fact, frozen=True, kw_only=True):
     state_bytes: float = 0.0
     bandwidth_bytes_per_s: float
     flops_per_s: float = 0.0
+    cache_ways: int = 0
+    """Cards over which the cache is divided; 0: all."""
     dtype: str = ""
     memory_bytes: int | None = None
     stored_bytes: float | None = None
