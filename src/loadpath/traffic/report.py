@@ -15,7 +15,9 @@ from loadpath.traffic.tables import level_name, tables_of
 
 def report_on(result: BenchResult, source: str = "bench result") -> Report:
     """Verdict, findings, tables. The findings are those of `loadpath read` on the saved result."""
-    read = read_bytes([(source, to_json(result, chunks=False))])
+    sources = [(source, to_json(msgspec.structs.replace(result, exchanges=())))]
+    work, unknown = _physics(result)
+    read = read_bytes([*sources, *work])
     return msgspec.structs.replace(
         read,
         verdict=_verdict(result, read),
@@ -24,9 +26,22 @@ def report_on(result: BenchResult, source: str = "bench result") -> Report:
         facts=(),
         skipped=(),
         captures=(),
-        notes=(*result.notes, *_notes(result)),
+        notes=(*result.notes, *_notes(result), *unknown),
         bench=msgspec.to_builtins(msgspec.structs.replace(result, exchanges=())),
     )
+
+
+def _physics(result: BenchResult) -> tuple[list[tuple[str, bytes]], list[str]]:
+    """The model on the card that the user named, as a capture beside the result; or why it cannot be."""
+    own, server = result.settings, result.server
+    if not own.gpu:
+        return [], []
+    from loadpath.traffic.physics import SOURCE, PhysicsUnknown, work_of
+
+    try:
+        return [(SOURCE, work_of(own.checkpoint or server.model_root or server.model, own.gpu, own.gpus))], []
+    except PhysicsUnknown as error:
+        return [], [f"Not held against the card: {error}."]
 
 
 def headline(level: Level, found: Figures) -> str:
