@@ -106,11 +106,17 @@ def torch_trace(work: Iterable[Work], calls: Iterable[Call] = (), *, cpu_ops: in
         for n in range(cpu_ops)
     ]  # fmt: skip
     for c in calls:
-        args = {"External id": 1, "cbid": 211, "correlation": c.number}
+        call_args = {"External id": 1, "cbid": 211, "correlation": c.number}
         events.append({"ph": "X", "cat": "cuda_runtime", "name": c.name, "pid": 1, "tid": 1, "ts": c.start,
-                       "dur": round(c.end - c.start, 3), "args": args})  # fmt: skip
+                       "dur": round(c.end - c.start, 3), "args": call_args})  # fmt: skip
     for w in work:
-        args = {"External id": 1, "device": w.gpu, "context": 1, "stream": w.stream, "correlation": w.number}
+        args: dict[str, Any] = {
+            "External id": 1,
+            "device": w.gpu,
+            "context": 1,
+            "stream": w.stream,
+            "correlation": w.number,
+        }
         cat, name = "kernel", w.name
         if w.kind == "copy":
             way, memory = w.name.split()
@@ -149,3 +155,59 @@ def eager_decode(steps: int = 20, kernels: int = 50) -> tuple[list[Work], list[C
         calls.append(Call("cudaStreamSynchronize_v3020", now + 4.5, now + 9))
         now += 120  # sampling, scheduling and text on the host
     return work, calls
+
+
+_HEAD = (
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    "Kernel Name",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+)
+
+
+def _launch(kernel: str) -> list[str]:
+    return ["0", "4711", "python3.12", "127.0.0.1", kernel, "1", "7", "(256, 1, 1)", "(4096, 1, 1)", "0", "8.9"]
+
+
+def _csv(*rows: Iterable[str]) -> str:
+    return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+
+
+def raw(kernel: str, metrics: dict[str, tuple[str, str]]) -> str:
+    """Nsight Compute's raw page of one launch: metrics by name, each with its unit and value."""
+    units = [""] * len(_HEAD) + [unit for unit, _ in metrics.values()]
+    values = _launch(kernel) + [value for _, value in metrics.values()]
+    return "==PROF== Connected to process 4711\n" + _csv([*_HEAD, *metrics], units, values)
+
+
+def details(kernel: str, metrics: Iterable[tuple[str, str, str, str]]) -> str:
+    """Its details page: section, metric, unit and value a line."""
+    head = [
+        *_HEAD,
+        "Section Name",
+        "Metric Name",
+        "Metric Unit",
+        "Metric Value",
+        "Rule Name",
+        "Rule Type",
+        "Rule Description",
+    ]
+    return _csv(head, *([*_launch(kernel), *metric, "", "", ""] for metric in metrics))
+
+
+def printed(kernel: str, metrics: Iterable[tuple[str, str, str]]) -> str:
+    """What it prints on a terminal, with what one of its rules says."""
+    rows = "".join(f"    {name:<26}{unit:>12}{value:>14}\n" for name, unit, value in metrics)
+    bar = f"    {'-' * 25} {'-' * 11} {'-' * 13}\n"
+    return (
+        f"  {kernel} (4096, 1, 1)x(256, 1, 1), Context 1, Stream 7, Device 0, CC 8.6\n"
+        f"    Section: GPU Speed Of Light Throughput\n{bar}    Metric Name               Metric Unit  Metric Value\n{bar}{rows}{bar}\n"
+        "    INF   This workload is utilizing greater than 80.0% of the available performance of this device.\n"
+    )

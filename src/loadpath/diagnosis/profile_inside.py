@@ -168,7 +168,7 @@ def _occupancy_remedies(launch: KernelProfile) -> list[Remedy]:
     if now.refused or now.occupancy > LOW_OCCUPANCY:
         return []
     return [
-        Remedy(change.action, change.command, f"{change.warps} warps an SM instead of {now.warps_per_sm} (computed); worth it only if nothing spills",
+        Remedy(change.action, change.command, f"{change.warps} warps an SM, not {now.warps_per_sm} (computed), if nothing spills",
                figures={"occupancy": change.occupancy})
         for change in changes(kernel, sm)[:3]
     ]  # fmt: skip

@@ -10,7 +10,7 @@ kernel {"gpu":0,"name":"gemm_bf16","count":640,"seconds":0.52,"share":0.61,…}
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +21,7 @@ from loadpath.readers.gpu_work import WHOLE, Copy, Cover, Interval, Kernel, Trac
 MARK = "#loadpath-timeline "
 NS = 1e-9
 MOST_KERNELS, MOST_CALLS, MOST_GAPS = 60, 25, 8
+W = TypeVar("W", Kernel, Copy)
 _SMALL = round(SMALL_GAP / NS)
 
 
@@ -37,19 +38,29 @@ def digest(trace: Trace, view: View = WHOLE) -> Iterator[str]:
     """The lines of the digest, of the part of the timeline that is asked for."""
     chosen = [gpu for gpu in trace.gpus if view.gpu is None or gpu == view.gpu]
     head = {
-        "tool": trace.tool, "version": trace.version, "gpus": len(chosen), "calls": bool(trace.durations),
+        "tool": trace.tool, "version": trace.version, "gpus": len(chosen), "calls": bool(trace.timed),
         "cpu_events": trace.cpu_events, "window": view.words,
     }  # fmt: skip
     yield MARK.rstrip() + " " + _json({name: value for name, value in head.items() if value != ""})
+    bounds = view.bounds(trace.first) if view.words else None
     for gpu in chosen:
-        kernels, copies = _seen(trace.kernels.get(gpu, []), trace.copies.get(gpu, []), view)
+        kernels = _inside(trace.kernels.get(gpu, []), bounds)
+        copies = _inside(trace.copies.get(gpu, []), bounds)
         if kernels or copies:
             yield from _gpu(trace, gpu, kernels, copies)
-    calls = sorted(trace.durations.items(), key=lambda item: -sum(item[1]))
-    for name, durations in calls[:MOST_CALLS]:
+    yield from _call_lines(trace, bounds)
+
+
+def _call_lines(trace: Trace, bounds: Interval | None) -> Iterator[str]:
+    timed: dict[str, list[int]] = {}
+    for name, (starts, durations) in trace.timed.items():
+        own = [d for s, d in zip(starts, durations, strict=True) if bounds is None or bounds[0] <= s < bounds[1]]
+        if own:
+            timed[name] = own
+    for name, own in sorted(timed.items(), key=lambda item: -sum(item[1]))[:MOST_CALLS]:
         yield "call " + _json({
-            "name": plain_call(name), "role": role_of(name), "count": len(durations), "seconds": sum(durations) * NS,
-            "median_seconds": median(durations) * NS, "longest_seconds": max(durations) * NS,
+            "name": plain_call(name), "role": role_of(name), "count": len(own), "seconds": sum(own) * NS,
+            "median_seconds": median(own) * NS, "longest_seconds": max(own) * NS,
         })  # fmt: skip
 
 
@@ -64,20 +75,10 @@ def _rounded(value: Any) -> Any:
     return round(value, 9) if isinstance(value, float) else value
 
 
-def _seen(kernels: list[Kernel], copies: list[Copy], view: View) -> tuple[list[Kernel], list[Copy]]:
-    """The work inside the window, in the order of its starts."""
-    kernels.sort()
-    copies.sort()
-    if not view.words:
-        return kernels, copies
-    first = min(work[0].start for work in (kernels, copies) if work)
-    begin = first + round(view.begin / NS)
-    end = None if view.end is None else first + round(view.end / NS)
-
-    def inside(work: Kernel | Copy) -> bool:
-        return work.start >= begin and (end is None or work.end <= end)
-
-    return [k for k in kernels if inside(k)], [c for c in copies if inside(c)]
+def _inside(works: list[W], bounds: Interval | None) -> list[W]:
+    """The work that lies in the window, in the order of its starts."""
+    works.sort()
+    return works if bounds is None else [work for work in works if work.start >= bounds[0] and work.end <= bounds[1]]
 
 
 def _gpu(trace: Trace, gpu: int, kernels: list[Kernel], copies: list[Copy]) -> Iterator[str]:

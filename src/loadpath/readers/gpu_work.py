@@ -13,6 +13,8 @@ import msgspec
 from loadpath.core.facts.profile import Profiler
 
 Interval = tuple[int, int]
+Numbers = Any
+"""An `array` of whole nanoseconds (msgspec knows no such type)."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -21,6 +23,13 @@ class View(msgspec.Struct, frozen=True):
     begin: float = 0.0
     end: float | None = None
     gpu: int | None = None
+
+    def bounds(self, first: int) -> Interval | None:
+        """Begin and end in the recording's own time, where its first work began at `first`; None: all of it."""
+        if not self.words:
+            return None
+        end = 1 << 62 if self.end is None else first + round(self.end * 1e9)
+        return first + round(self.begin * 1e9), end
 
     @property
     def words(self) -> str:
@@ -64,7 +73,7 @@ class Board(msgspec.Struct):
 
 class Trace(msgspec.Struct):
     """Everything recorded. `calls`: by the number that ties a call to its work: start and end; `spans`: calls that hold
-    up the host, by role; `durations` of all calls by name."""
+    up the host, by role; `timed`: starts and durations of all calls by name."""
 
     tool: Profiler
     version: str = ""
@@ -73,7 +82,7 @@ class Trace(msgspec.Struct):
     boards: dict[int, Board] = {}
     calls: dict[int, Interval] = {}
     spans: dict[str, list[tuple[int, int, str]]] = {}
-    durations: dict[str, Any] = {}
+    timed: dict[str, tuple[Numbers, Numbers]] = {}
     cpu_events: int = 0
     notes: list[str] = []
 
@@ -83,14 +92,21 @@ class Trace(msgspec.Struct):
             self.calls[number] = (start, end)
         if role in ("sync", "allocation"):
             self.spans.setdefault(role, []).append((start, end, name))
-        held = self.durations.get(name)
+        held = self.timed.get(name)
         if held is None:
-            held = self.durations[name] = array("q")
-        held.append(end - start)
+            held = self.timed[name] = (array("q"), array("q"))
+        held[0].append(start)
+        held[1].append(end - start)
 
     @property
     def gpus(self) -> list[int]:
         return sorted({*self.kernels, *self.copies})
+
+    @property
+    def first(self) -> int:
+        """When the first work of any GPU began."""
+        works = [work.start for own in (self.kernels, self.copies) for held in own.values() for work in held]
+        return min(works, default=0)
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
