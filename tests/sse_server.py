@@ -66,6 +66,8 @@ class Behaviour(msgspec.Struct, frozen=True):
     completions: bool = True
     embeddings: bool = False
     models: bool = True
+    key: str = ""
+    """Asked for on every page under /v1."""
     health_after: float = 0.0
     """/health answers 503 for so long after the start."""
     engine: str = "vllm"
@@ -131,6 +133,10 @@ class Handler(asyncio.Protocol):
         if len(rest) < length:
             return
         self.buffer = rest[length:]
+        if b"\r\n" in head and self.served.behaviour.key and b" /v1" in head.split(b"\r\n")[0]:
+            if f"authorization: bearer {self.served.behaviour.key}".encode() not in head.lower():
+                self.json({"error": {"message": "Unauthorized"}}, 401)
+                return
         method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
         if method == "GET":
             self.page(path)

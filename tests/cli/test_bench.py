@@ -76,6 +76,14 @@ def test_embeddings_are_measured_without_tokens_that_stream() -> None:
     assert {row[0] for row in rows} == {"E2E"}
 
 
+def test_a_key_is_asked_for_and_sent() -> None:
+    with running(ttft=0.01, itl=0.001, key="letmein") as url:
+        without = loadpath("bench", url, "--requests", "5", "--output-tokens", "4")
+        given = loadpath("bench", url, "--requests", "5", "--output-tokens", "4", "--api-key", "letmein")
+    assert without.returncode == 2 and "--api-key" in without.stderr
+    assert given.returncode == 0 and "letmein" not in given.stdout + given.stderr
+
+
 @pytest.mark.parametrize(("words", "told"), [
     (["http://127.0.0.1:9", "--requests", "1"], "nothing listens there"),
     (["ftp://x"], "http://"),

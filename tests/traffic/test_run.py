@@ -124,7 +124,7 @@ def test_warm_up_is_found_and_left_out(run_bench: Bench) -> None:
     shape = next(w for w in result.warm_up if w.bucket == "64x16")
     first = next(w for w in result.warm_up if w.bucket == "first request")
     assert first.cold_ttft and first.cold_ttft > 0.7
-    assert shape.steady and 16 <= shape.requests <= 20  # two of the slow ones were used to learn how to ask
+    assert shape.steady and 16 <= shape.requests <= 24  # two of the slow ones were used to learn how to ask
     found = figures(result)
     assert found.requests >= 60 and found.ttft and near(found.ttft.p50, 0.05)
 

@@ -29,11 +29,17 @@ class NotThere(Exception):
 async def identify(sender: Sender, model: str | None = None) -> ServerIdentity:
     """Ask the pages that servers have. `model`: the name to use; else the first that the server lists.
 
-    Raises NotThere where no page answers at all.
+    Raises NotThere where no page answers at all, or none without a key.
     """
     answers = dict(zip(_PAGES, await asyncio.gather(*(page(sender, path) for path in _PAGES)), strict=True))
     if all(answer.status is None for answer in answers.values()):
-        raise NotThere(next(answer.why for answer in answers.values()))
+        why = next(answer.why for answer in answers.values())
+        hint = "" if sender.target.tls or "ended" not in why else "; a server with TLS is asked as https://"
+        raise NotThere(f"{why}{hint}")
+    if answers["/v1/models"].status in (401, 403):
+        raise NotThere(
+            f"/v1/models answers {answers['/v1/models'].status}: give the server's key with --api-key or OPENAI_API_KEY"
+        )
     told: dict[str, str] = {}
     found: dict[str, Any] = {"settings": {}}
     for source, fields in _said(answers):

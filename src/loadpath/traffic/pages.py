@@ -70,6 +70,10 @@ async def page(sender: Sender, path: str, body: bytes | None = None, seconds: fl
             break
     sender.pool.give_back(connection)
     if outcome != "done":
-        why = f"no answer within {seconds:g} s" if outcome == "timeout" else connection.why or "the connection ended"
+        why = (
+            f"no answer within {seconds:g} s"
+            if outcome == "timeout"
+            else connection.why or "the connection ended before an answer"
+        )
         return Page(None, sink.headers, why=why)
     return Page(sink.code, sink.headers, b"".join(sink.parts))
