@@ -133,10 +133,10 @@ class Handler(asyncio.Protocol):
         if len(rest) < length:
             return
         self.buffer = rest[length:]
-        if b"\r\n" in head and self.served.behaviour.key and b" /v1" in head.split(b"\r\n")[0]:
-            if f"authorization: bearer {self.served.behaviour.key}".encode() not in head.lower():
-                self.json({"error": {"message": "Unauthorized"}}, 401)
-                return
+        key = self.served.behaviour.key
+        if key and b" /v1" in head.split(b"\r\n")[0] and f"authorization: bearer {key}".encode() not in head.lower():
+            self.json({"error": {"message": "Unauthorized"}}, 401)
+            return
         method, path, _ = head.split(b"\r\n")[0].decode().split(" ")
         if method == "GET":
             self.page(path)
