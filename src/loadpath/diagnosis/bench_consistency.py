@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -48,7 +49,10 @@ def _rates(bench: Benchmark) -> Iterator[Contradiction]:
         said = f"{bench.output_tokens:,} output tokens in {seconds:.4g} s are {bench.output_tokens / seconds:,.1f} tokens/s, not {out:,.1f}"
         yield Contradiction(said, off)
     if rate and out and bench.output_mean and (off := _differ(rate * bench.output_mean, out, LOOSE)):
-        said = f"{rate:.4g} requests/s of {bench.output_mean:.4g} output tokens make {rate * bench.output_mean:,.1f} tokens/s, not {out:,.1f}"
+        made = rate * bench.output_mean
+        said = (
+            f"{rate:.4g} requests/s of {bench.output_mean:.4g} output tokens make {made:,.1f} tokens/s, not {out:,.1f}"
+        )
         yield Contradiction(said, off)
     if bench.goodput_rate and rate and bench.goodput_rate > rate * (1 + CLOSE):
         yield Contradiction(f"goodput of {bench.goodput_rate:.4g} requests/s is above all requests ({rate:.4g}/s)", 0.1)
@@ -58,7 +62,8 @@ def _concurrency(bench: Benchmark) -> Iterator[Contradiction]:
     """Little's law: requests at once = rate x time of a request; and a request gives one token a step."""
     rate, lasted, limit = bench.request_rate, request_seconds(bench), bench.concurrency
     if rate and lasted and limit and rate * lasted > limit * (1 + LOOSE):
-        said = f"{rate:.4g} requests/s of {lasted:.4g} s each mean {rate * lasted:.1f} at once (Little's law), but no more than {limit} were let in"
+        law = f"{rate:.4g} requests/s of {lasted:.4g} s each mean {rate * lasted:.1f} at once (Little's law)"
+        said = f"{law}, but no more than {limit} were let in"
         yield Contradiction(said, 1 - limit / (rate * lasted))
     if rate and lasted and bench.in_flight and (off := _differ(rate * lasted, bench.in_flight, LOOSE * 2)):
         said = f"{rate:.4g} requests/s of {lasted:.4g} s each mean {rate * lasted:.1f} at once (Little's law), not {bench.in_flight:.4g}"
@@ -67,7 +72,8 @@ def _concurrency(bench: Benchmark) -> Iterator[Contradiction]:
     if gap and at_once and bench.output_rate:
         most = at_once * tokens_a_step(bench) / gap
         if bench.output_rate > most * (1 + LOOSE):
-            said = f"{at_once:.0f} requests with a token every {gap * 1e3:.4g} ms make at most {most:,.0f} tokens/s, not {bench.output_rate:,.0f}"
+            each = f"{at_once:.0f} requests with a token every {gap * 1e3:.4g} ms"
+            said = f"{each} make at most {most:,.0f} tokens/s, not {bench.output_rate:,.0f}"
             yield Contradiction(said, 1 - most / bench.output_rate)
 
 
@@ -83,7 +89,8 @@ def _order(bench: Benchmark) -> Iterator[Contradiction]:
         elif gap and made and made > 2 and bench.tpot:
             total = first.average + (made - 1) * gap
             if off := _differ(total, whole.average, 2 * LOOSE):
-                said = f"TTFT and {made - 1:.4g} further tokens of {gap * 1e3:.4g} ms are {total:.4g} s, but requests took {whole.average:.4g} s"
+                parts = f"TTFT and {made - 1:.4g} further tokens of {gap * 1e3:.4g} ms"
+                said = f"{parts} are {total:.4g} s, but requests took {whole.average:.4g} s"
                 yield Contradiction(said, off)
 
 
@@ -91,7 +98,7 @@ def _unordered(spread: Latency) -> str:
     points = [
         (n, v) for n in ("minimum", "p50", "p90", "p95", "p99", "maximum") if (v := getattr(spread, n)) is not None
     ]
-    for (low, less), (high, more) in zip(points, points[1:], strict=False):
+    for (low, less), (high, more) in pairwise(points):
         if less > more * 1.001:
             return f"{low} {less * 1e3:.4g} ms is above {high} {more * 1e3:.4g} ms"
     return ""

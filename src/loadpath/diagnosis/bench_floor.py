@@ -162,7 +162,8 @@ def _board(case: Case, bench: Benchmark) -> tuple[Gpu | None, tuple[Fact, ...]]:
     """The one sort of card that the result or the case names, and the facts that show it."""
     if bench.gpu:
         return _named(bench.gpu), ()
-    seen = [fact for kind in (GpuModel, GpuState, GpuListed) for fact in case.all(kind) if fact.name]
+    seen: list[GpuModel | GpuState | GpuListed] = [*case.all(GpuModel), *case.all(GpuState), *case.all(GpuListed)]
+    seen = [fact for fact in seen if fact.name]
     boards = {board.id: board for fact in seen if (board := _named(fact.name or ""))}
     return (next(iter(boards.values())), tuple(seen[:1])) if len(boards) == 1 else (None, ())
 

@@ -33,8 +33,8 @@ def judge_errors(case: Case) -> Iterator[Finding]:
         yield finding(
             "bench-requests-failed", (bench,), case=case, severity="error" if failed >= MANY_ERRORS * asked else "warning",
             title=f"{failed} of {asked} requests failed",
-            cause=f"{failed} of {asked} requests ({failed / asked:.0%}) failed{f': {kinds}' if kinds else ''}. Latencies and rates are of the "
-            "requests that succeeded; what failed early also left the others more of the server.",
+            cause=f"{failed} of {asked} requests ({failed / asked:.0%}) failed{f': {kinds}' if kinds else ''}. Latencies and rates are "
+            "of the requests that succeeded; what failed early also left the others more of the server.",
             figures={"failed": failed, "requests": asked, "errors": bench.errors},
         )  # fmt: skip
         return
@@ -64,8 +64,8 @@ def judge_warm_up(case: Case) -> Iterator[Finding]:
         yield finding(
             "bench-never-steady", never, case=case,
             title=f"The server never became steady in {worst.seen} requests of {worst.bucket} tokens",
-            cause=f"No stretch of requests of {worst.bucket} tokens had a steady latency.{why} Its figures are of a server that still warms "
-            "up, or whose load still grows: they describe the run, not the server.",
+            cause=f"No stretch of requests of {worst.bucket} tokens had a steady latency.{why} Its figures are of a server that still "
+            "warms up, or whose load still grows: they describe the run, not the server.",
             values={"more": worst.seen * 3}, figures={"requests": worst.seen},
         )  # fmt: skip
     cold = [w for w in shapes if w.cold_ttft and w.steady_ttft and w.cold_ttft > COLD * w.steady_ttft]
@@ -204,14 +204,15 @@ def judge_power(case: Case) -> Iterator[Finding]:
     reasons = Counter(slowed(s) for s in held).most_common(1)[0][0]
     clocks = [s.sm_mhz for s in held if s.sm_mhz]
     at = f" SM clock down to {min(clocks):.0f} MHz." if clocks else ""
-    drawn = median(s.watts or 0 for s in held)
     limit = next((s.watts_limit for s in held if s.watts_limit), None)
+    watts = median(s.watts or 0 for s in held)
+    drawn = f"{watts:.0f} W of {limit:.0f} W" if limit else f"{watts:.0f} W"
     yield finding(
         "bench-clocks-held", (timeline,), case=case,
         title=f"The card's clocks were held down in {len(held)} of {len(watched)} stretches: {reasons}",
-        cause=f"NVML names {reasons} in {len(held)} of {len(watched)} stretches, at {drawn:.0f} W{f' of {limit:.0f} W' if limit else ''}.{at} "
+        cause=f"NVML names {reasons} in {len(held)} of {len(watched)} stretches, at {drawn}.{at} "
         "Bandwidth-bound decode loses little by that, prefill loses in proportion to the clock.",
-        figures={"held": len(held), "watts": drawn},
+        figures={"held": len(held), "watts": watts},
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from loadpath.core.facts.traffic import Benchmark, LlamaBenchTest
 from loadpath.core.report import Finding
 from loadpath.core.units import show_bytes
 from loadpath.diagnosis.bench_floor import Floor, context, floor_of, in_flight, pace, tokens_a_step
+from loadpath.diagnosis.cards import cards
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.gpus import by_name
 
@@ -102,23 +103,27 @@ def _share(case: Case, bench: Benchmark, floor: Floor, share: float, requests: i
         "itl_seconds": gap,
         "requests": requests,
     }
-    common = {"case": case, "figures": figures, "certainty": "likely"}
     if share >= NEAR_ROOF and step.limit == "bandwidth":
         more = floor.step(requests * 2, context(bench))
         title = f"Decode runs at {share:.0%} of the {step.limit} roof with {requests} requests at once"
-        effect = f"twice as many requests would allow up to {more.tokens_per_s / step.tokens_per_s:.2f} times the tokens/s, at {ms(more.itl_seconds)} a step at least"
-        return finding("bench-near-roof", (bench, *floor.facts), title=title, cause=f"{base} No profiler finds much more here.",
-                       values={"effect": effect, "more": requests * 2, "requests": requests}, **common)  # fmt: skip
+        gain = more.tokens_per_s / step.tokens_per_s
+        effect = (
+            f"twice as many would allow up to {gain:.2f} times the tokens/s, at {ms(more.itl_seconds)} a step at least"
+        )
+        return finding(
+            "bench-near-roof", (bench, *floor.facts), case=case, title=title, cause=f"{base} No profiler finds much more here.",
+            values={"effect": effect, "more": requests * 2, "requests": requests}, figures=figures,
+        )  # fmt: skip
     if share < FAR_FROM_ROOF:
         title = f"Decode reaches {share:.0%} of the {step.limit} roof: the steps wait for something else"
         return finding(
-            "bench-far-from-roof", (bench, *floor.facts), title=title,
+            "bench-far-from-roof", (bench, *floor.facts), case=case, title=title,
             cause=f"{base} What is left is time without memory traffic: the host's scheduling and launches, prompts that are "
             "read in between, slow kernels, or lower clocks.",
-            values={"requests": requests}, **common,
+            values={"requests": requests}, figures=figures,
         )  # fmt: skip
-    return finding("bench-share-of-roof", (bench, *floor.facts), cause=base,
-                   title=f"Decode reaches {share:.0%} of the {step.limit} roof with {requests} requests at once", **common)  # fmt: skip
+    title = f"Decode reaches {share:.0%} of the {step.limit} roof with {requests} requests at once"
+    return finding("bench-share-of-roof", (bench, *floor.facts), case=case, cause=base, title=title, figures=figures)
 
 
 def judge_prompts(case: Case) -> Iterator[Finding]:
@@ -131,6 +136,7 @@ def judge_prompts(case: Case) -> Iterator[Finding]:
             or not first
             or not bench.input_mean
             or bench.same_prompts
+            or bench.cached_tokens
             or not floor.fits
         ):
             continue
@@ -141,8 +147,8 @@ def judge_prompts(case: Case) -> Iterator[Finding]:
         yield finding(
             "bench-prefix-cache-measured", (bench, *floor.facts), case=case, certainty="likely",
             title=f"TTFT {ms(first)} is too short for {tokens:,} prompt tokens: they were not computed anew",
-            cause=f"Computing {tokens:,} tokens takes at least {ms(least)} on {floor.gpu} (work {floor.told}); half of the first tokens came "
-            f"within {ms(first)}. The prompts (or most of each) were in the prefix cache, or they are shorter than the tool says.",
+            cause=f"Computing {tokens:,} tokens takes at least {ms(least)} on {floor.gpu} (work {floor.told}); half of the first tokens "
+            f"came within {ms(first)}. The prompts (or most of each) were in the prefix cache, or they are shorter than the tool says.",
             figures={"ttft_seconds": first, "floor_seconds": least, "prompt_tokens": tokens},
         )  # fmt: skip
         return
@@ -157,11 +163,9 @@ def judge_llama_bench(case: Case) -> Iterator[Finding]:
     moved = best.rate * best.size_bytes
     board = by_name(best.gpu) if best.gpu else None
     if board is None:
-        from loadpath.diagnosis.cards import cards
-
         seen = cards(case)
         board = by_name(seen[0].name) if len(seen) == 1 and seen[0].name else None
-    said = f"{best.rate:.4g} tokens/s of a file of {show_bytes(best.size_bytes)} read it {best.rate:.4g} times a second: {moved / 1e9:,.0f} GB/s"
+    said = f"{best.rate:.4g} tokens/s read a file of {show_bytes(best.size_bytes)} as often: {moved / 1e9:,.0f} GB/s"
     if board is None or not board.bandwidth_gbs:
         return
     share = moved / (board.bandwidth_gbs * 1e9)

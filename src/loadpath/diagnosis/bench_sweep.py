@@ -15,8 +15,9 @@ GROWS = 1.05
 """Throughput that grows by less is no growth, for a load that grew by at least `MORE_LOAD`."""
 MORE_LOAD = 1.4
 _TOOLS = {
-    "loadpath": "loadpath bench", "vllm": "vllm bench serve", "sglang": "SGLang's bench_serving", "guidellm": "GuideLLM",
-    "aiperf": "AIPerf", "genai-perf": "GenAI-Perf", "inference-perf": "inference-perf", "pasted": "the pasted figures",
+    "loadpath": "Measured by loadpath bench", "vllm": "Measured by vllm bench serve", "sglang": "Measured by SGLang's bench_serving",
+    "guidellm": "Measured by GuideLLM", "aiperf": "Measured by AIPerf", "genai-perf": "Measured by GenAI-Perf",
+    "inference-perf": "Measured by inference-perf", "pasted": "Figures as pasted",
 }  # fmt: skip
 
 
@@ -31,7 +32,8 @@ def judge_knee(case: Case) -> Iterator[Finding]:
         if more < MORE_LOAD * less or (high.output_rate or 0) > GROWS * (low.output_rate or 0):
             continue
         waits = [f"{name} {a.typical * 1e3:.4g} → {b.typical * 1e3:.4g} ms"
-                 for name, a, b in (("TTFT", low.ttft, high.ttft), ("ITL", low.itl, high.itl)) if a and b and a.typical and b.typical]  # fmt: skip
+                 for name, a, b in (("TTFT", low.ttft, high.ttft), ("ITL", low.itl, high.itl))
+                 if a and b and a.typical and b.typical]  # fmt: skip
         yield finding(
             "bench-saturated", (low, high), case=case,
             title=f"Throughput stops to grow at a load of {less:g}: {low.output_rate:,.0f} → {high.output_rate:,.0f} tokens/s at {more:g}",
@@ -59,8 +61,9 @@ def judge_summary(case: Case) -> Iterator[Finding]:
         if known or pace(bench) is None
         else "Neither weights nor card are known here, so nothing is held against what the card can do."
     )
+    row = "bench-figures-pasted" if bench.tool == "pasted" else "bench-measured"
     yield finding(
-        "bench-figures-pasted" if bench.tool == "pasted" else "bench-measured", (bench,), case=case, title=f"Measured by {_TOOLS.get(bench.tool, bench.tool)}: {', '.join(parts[:5])}",
+        row, (bench,), case=case, title=f"{_TOOLS.get(bench.tool, bench.tool)}: {', '.join(parts[:5])}",
         cause=" ".join(filter(None, (f"{', '.join(parts)}.", hint))),
         next_checks=() if known else None,
     )  # fmt: skip

@@ -23,10 +23,12 @@ _N = r"(\d[\d,]*(?:\.\d+)?)"
 
 @cache
 def _latency() -> re.Pattern[str]:
-    name = r"(?P<name>TTFT|ITL|TPOT|E2EL?|time to first token|inter[- ]token latency|time per output token|request latency|end-to-end latency)"
+    spelt = r"time to first token|inter[- ]token latency|time per output token|request latency|end-to-end latency"
+    name = rf"(?P<name>TTFT|ITL|TPOT|E2EL?|{spelt})"
     before = r"(?:(?P<before>mean|median|avg|average|p50|p90|p95|p99|max|min) )?"
     after = r"(?:[ (]*(?P<after>mean|median|avg|average|p50|p90|p95|p99|max|min)\)?)?"
-    return re.compile(rf"\b{before}{name}{after}(?: \((?P<named>ms|s)\))?\s*[:=~≈]?\s*(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<unit>ms|s|us|µs)?\b", re.I)  # fmt: skip
+    value = r"(?P<value>\d[\d,]*(?:\.\d+)?)\s*(?P<unit>ms|s|us|µs)?\b"
+    return re.compile(rf"\b{before}{name}{after}(?: \((?P<named>ms|s)\))?\s*[:=~≈]?\s*{value}", re.I)
 
 
 @cache
@@ -47,7 +49,8 @@ def _figures() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @cache
 def _weights() -> re.Pattern[str]:
-    return re.compile(r"(\d[\d,.]*\s*(?:GiB|GB|MiB))(?: of)? (?:model )?weights\b|\bweights\s*[:=]?\s*(\d[\d,.]*\s*(?:GiB|GB|MiB))", re.I)  # fmt: skip
+    size = r"(\d[\d,.]*\s*(?:GiB|GB|MiB))"
+    return re.compile(rf"{size}(?: of)? (?:model )?weights\b|\bweights\s*[:=]?\s*{size}", re.I)
 
 
 def read(capture: Capture) -> Iterator[Fact]:
@@ -98,4 +101,5 @@ def _add(spreads: dict[str, dict[str, float]], found: re.Match[str]) -> None:
     if field is None or figure is None or not measure:
         return  # without a unit it may be anything
     name = statistic(found["before"] or found["after"] or "mean") or "mean"
-    spreads.setdefault(field, {}).setdefault(name if name.startswith("p") else {"minimum": "min", "maximum": "max"}.get(name, name), figure * unit(measure))  # fmt: skip
+    short = {"minimum": "min", "maximum": "max"}.get(name, name)
+    spreads.setdefault(field, {}).setdefault(short, figure * unit(measure))

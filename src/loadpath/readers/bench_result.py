@@ -19,6 +19,9 @@ from loadpath.core.text import Capture, Line
 from loadpath.core.traffic import BENCH_SCHEMA, BenchResult, GpuSample, Interval, Level, MetricSample, Spread
 from loadpath.readers.documents import Broken, parse_json
 
+_LOAD = ("api", "stream", "loop", "arrivals", "dataset", "input_tokens", "output_tokens", "prefix_tokens", "turns",
+         "same_prompts", "ignore_eos")  # fmt: skip
+"""How requests were made: what two results must have alike to be compared."""
 _EXCHANGES = '"exchanges": ['
 _QUEUE = ("vllm:request_queue_time_seconds", "sglang:queue_time_seconds")
 _PREFILL = ("vllm:request_prefill_time_seconds",)
@@ -75,7 +78,7 @@ class _Told:
         result, found = self._result, level.figures
         assert found is not None
         settings, server = result.settings, result.server
-        shown = f"concurrency {level.concurrency}" if level.concurrency else f"{level.rate:.4g} requests/s asked" if level.rate else ""  # fmt: skip
+        shown = f"concurrency {level.concurrency}" if level.concurrency else f"{level.rate or 0:.4g} requests/s asked"
         text = f"{shown}: {found.completed} of {found.requests} requests in {found.seconds:.1f} s, {found.request_rate:.4g} requests/s"
         text += f", {found.output_rate:,.1f} output tok/s" if found.output_rate else ""
         for name, spread in (("TTFT", found.ttft), ("ITL", found.itl), ("TPOT", found.tpot)):
@@ -126,7 +129,8 @@ class _Told:
 
     def client(self) -> BenchClient:
         own = self._result.client
-        text = f"client: {own.cpu_share:.0%} of a core, event loop late by {own.lag.p99 * 1e3:.3g} ms at p99, {own.lag.maximum * 1e3:.3g} ms at most"
+        late = f"{own.lag.p99 * 1e3:.3g} ms at p99, {own.lag.maximum * 1e3:.3g} ms at most"
+        text = f"client: {own.cpu_share:.0%} of a core, event loop late by {late}"
         return BenchClient(
             **self._with(text),
             cpu_share=own.cpu_share,
@@ -175,7 +179,7 @@ class _Told:
 def _compared(result: BenchResult) -> dict[str, str]:
     """What else two results must have alike: how requests were made."""
     own = result.settings
-    made = {name: str(getattr(own, name)) for name in ("api", "stream", "loop", "arrivals", "dataset", "input_tokens", "output_tokens", "prefix_tokens", "turns", "same_prompts", "ignore_eos")}  # fmt: skip
+    made = {name: str(getattr(own, name)) for name in _LOAD}
     made |= {f"server {name}": value for name, value in result.server.settings.items()}
     if result.server.max_model_len:
         made["server max-model-len"] = str(result.server.max_model_len)

@@ -11,7 +11,7 @@ from loadpath.core.facts.traffic import Benchmark
 from loadpath.core.report import Report, Verdict
 from loadpath.core.table import Cell, Column, Table
 from loadpath.intake.clean import clean
-from loadpath.reading.service import case_of, captures_of
+from loadpath.reading.service import captures_of, case_of
 from loadpath.traffic.other_results import condensed
 
 LENGTHS = 0.05
@@ -20,7 +20,10 @@ CLOCKS = 0.03
 _HIGHER = ("request_rate", "output_rate", "input_rate", "goodput_rate")
 _LATENCIES = ("ttft", "itl", "tpot", "e2e")
 _POINTS = ("mean", "p50", "p99")
-_NAMES = {"request_rate": "requests/s", "output_rate": "output tokens/s", "input_rate": "input tokens/s", "goodput_rate": "goodput requests/s"}  # fmt: skip
+_NAMES = {
+    "request_rate": "requests/s", "output_rate": "output tokens/s", "input_rate": "input tokens/s",
+    "goodput_rate": "goodput requests/s",
+}  # fmt: skip
 
 
 class Factor(msgspec.Struct, frozen=True):
@@ -91,12 +94,12 @@ def factors(first: Benchmark, second: Benchmark, *, same_load: bool = True) -> l
         found.append(Factor("gpus", str(first.gpus or 1), str(second.gpus or 1)))
     if not same_load:
         found.append(Factor("load", _load(first), _load(second)))
-    for name, own, other in (
+    for name, few, many in (
         ("prompt-tokens", first.input_mean, second.input_mean),
         ("output-tokens", first.output_mean, second.output_mean),
     ):
-        if own and other and abs(own - other) > LENGTHS * max(own, other):
-            found.append(Factor(name, f"{own:,.0f}", f"{other:,.0f}"))
+        if few and many and abs(few - many) > LENGTHS * max(few, many):
+            found.append(Factor(name, f"{few:,.0f}", f"{many:,.0f}"))
     return found + list(_settings(first.settings, second.settings))
 
 

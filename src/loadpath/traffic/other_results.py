@@ -9,7 +9,6 @@ import msgspec
 
 from loadpath.core.report import Report, Verdict
 from loadpath.core.table import Cell, Column, Table
-from loadpath.core.text import Line
 from loadpath.intake.clean import clean
 from loadpath.reading.service import read_lines
 from loadpath.traffic.physics import SOURCE, PhysicsUnknown, work_of
@@ -44,7 +43,7 @@ def judged(name: str, data: bytes, *, model: str = "", gpu: str = "", gpus: int 
 
 def condensed(data: bytes) -> bytes:
     """JSON documents (and lines of JSON) without their long lists; anything else as it is."""
-    if not data.lstrip()[:1] in (b"{", b"["):
+    if data.lstrip()[:1] not in (b"{", b"["):
         return data
     made = list(_documents(data))
     return (
