@@ -6,7 +6,7 @@ SHARED ?= ../shared
 READY := $(VENV)/.ready
 INCIDENTS := src/loadpath/examples
 
-.PHONY: demo test lint types unit accuracy bench docs clean
+.PHONY: demo test lint types unit test-engines accuracy bench docs clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,12 @@ types: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest -n 2
+
+# Real engines on the CPU: llama.cpp, and vLLM in an environment of its own (3 GB), which is skipped with the reason
+# where it cannot be made.
+test-engines: $(READY)
+	-$(BIN)/python benchmarks/environments.py vllm
+	LOADPATH_REAL_ENGINES=1 $(BIN)/pytest tests/real_engines --durations=5 -rs
 
 # Sets itself up, then reads a bundled incident: a server that was refused for want of KV cache.
 demo: $(READY)
@@ -45,4 +51,4 @@ docs: $(READY)
 	$(BIN)/python docs/generate.py
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-engines .venv-rivals dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -77,6 +77,7 @@ MODULES: tuple[str, ...] = (
     "bench_physics",
     "bench_consistency",
     "bench_load",
+    "bench_ended",
     "bench_sweep",
     "profile_gaps",
     "profile_kernels",

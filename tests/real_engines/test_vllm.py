@@ -1,0 +1,86 @@
+"""`loadpath` on a real vLLM, on the CPU, with a tiny model: what it measures, and what it foretold of the start.
+
+The tests share one server and run in this order: the first meets it cold, the last kills it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from pathlib import Path
+
+from real_engines.conftest import BLOCK, BLOCKS, CONTEXT
+from real_engines.running import Server, bench, run
+
+
+def test_the_first_request_is_seen_to_be_cold(vllm: Server, tmp_path: Path) -> None:
+    made = bench(tmp_path, vllm.url, "--requests", "40", "--concurrency", "1", "--input-tokens", "64",
+                 "--output-tokens", "16")  # fmt: skip
+    first = made.result.warm_up[0]
+    assert first.bucket == "first request" and first.cold_ttft and first.steady_ttft
+    assert first.cold_ttft > 1.3 * first.steady_ttft
+    assert made.result.exchanges[0].phase == "cold"
+    assert made.figures.ttft and made.figures.ttft.p50 < first.cold_ttft, "it is not among what was measured"
+
+
+def test_it_is_measured_and_named(vllm: Server, tmp_path: Path) -> None:
+    made = bench(tmp_path, vllm.url, "--requests", "40", "--concurrency", "4", "--input-tokens", "64",
+                 "--output-tokens", "32")  # fmt: skip
+    server = made.result.server
+    assert (server.engine, server.max_model_len) == ("vllm", CONTEXT) and server.version.startswith("0.32")
+    assert not made.figures.errors and made.figures.output_tokens == 32 * made.figures.completed
+    assert made.figures.prompt_basis == "usage" and made.figures.input_tokens
+    assert abs(made.figures.input_tokens / made.figures.completed - 64) < 13, (
+        "lengths are learnt from the server's count"
+    )
+
+
+def test_the_plan_foretells_the_cache_of_this_start(vllm: Server) -> None:
+    """With the room that this CPU build was given (VLLM_CPU_KVCACHE_SPACE), the blocks are to be the same."""
+    log = vllm.log.read_text("utf-8", "replace")
+    computed = re.search(r"Overriding num_gpu_blocks=(\d+) with num_gpu_blocks_override=(\d+)", log)
+    assert computed and int(computed[2]) == BLOCKS, "the words of this release"
+    model = re.search(r"model='([^']+)'", log)
+    assert model
+    status, out = run("plan", model[1], "--gpu", "24GiB", "--available-kv-gib", "1", "--max-model-len", str(CONTEXT),
+                      "--engine-version", "0.32.0", "--against", str(vllm.log), "--json")  # fmt: skip
+    plan = json.loads(out)["plan"]
+    assert status == 0 and plan["kv_tokens"] == int(computed[1]) * BLOCK
+
+
+def test_its_log_is_read_as_a_good_start(vllm: Server) -> None:
+    status, out = run("read", str(vllm.log), "--json")
+    report = json.loads(out)
+    assert status == 0, report["verdict"]
+    assert {step["step"]: step["state"] for step in report["steps"]}["http-server"] == "done"
+    assert any(fact["type"] == "KvPool" and fact.get("tokens") == BLOCKS * BLOCK for fact in report["facts"])
+
+
+def test_a_request_over_the_context_is_an_error_and_said(vllm: Server, tmp_path: Path) -> None:
+    made = bench(tmp_path, vllm.url, "--requests", "6", "--concurrency", "2", "--input-tokens", "3000", "--warmup", "0")
+    refused = [x for x in made.result.exchanges if x.status == 400]
+    assert len(refused) == 6 and all(x.error == "http" and str(CONTEXT) in x.message for x in refused)
+    assert made.status != 0 and made.report["verdict"]["state"] != "healthy"
+
+
+def test_preemption_under_load_is_seen_in_its_metrics(vllm: Server, tmp_path: Path) -> None:
+    made = bench(tmp_path, vllm.url, "--requests", "72", "--concurrency", "24", "--input-tokens", "64",
+                 "--output-tokens", "256", "--warmup", "0")  # fmt: skip
+    samples = [sample for sample in made.result.metrics if sample.preemptions is not None]
+    assert samples and all(0 <= sample.time <= made.result.seconds for sample in samples)
+    assert (samples[-1].preemptions or 0) > (samples[0].preemptions or 0), f"24 streams on {BLOCKS} blocks"
+    assert max(sample.kv_usage or 0 for sample in samples) > 0.5
+    assert made.figures.completed >= 72, "preempted requests are computed anew, not lost"
+
+
+def test_a_server_that_dies_in_mid_run_ends_the_run_and_is_told(vllm: Server, tmp_path: Path) -> None:
+    killer = threading.Timer(4, vllm.kill)
+    killer.start()
+    begun = time.monotonic()
+    made = bench(tmp_path, vllm.url, "--duration", "90s", "--concurrency", "4", "--input-tokens", "64",
+                 "--output-tokens", "64", "--warmup", "0")  # fmt: skip
+    assert time.monotonic() - begun < 45, "it does not go on asking a dead server"
+    assert "gone" in made.result.interrupted and made.figures.completed > 0
+    assert made.status == 1 and made.report["verdict"]["state"] in ("failed", "degraded")
