@@ -65,7 +65,14 @@ def _concurrency(bench: Benchmark) -> Iterator[Contradiction]:
         law = f"{rate:.4g} requests/s of {lasted:.4g} s each mean {rate * lasted:.1f} at once (Little's law)"
         said = f"{law}, but no more than {limit} were let in"
         yield Contradiction(said, 1 - limit / (rate * lasted))
-    if rate and lasted and bench.in_flight and (off := _differ(rate * lasted, bench.in_flight, LOOSE * 2)):
+    # What failed was under way too, for as long as its time-out; rate and duration are of what succeeded.
+    if (
+        not bench.failed
+        and rate
+        and lasted
+        and bench.in_flight
+        and (off := _differ(rate * lasted, bench.in_flight, LOOSE * 2))
+    ):
         said = f"{rate:.4g} requests/s of {lasted:.4g} s each mean {rate * lasted:.1f} at once (Little's law), not {bench.in_flight:.4g}"
         yield Contradiction(said, off)
     gap, at_once = pace(bench), limit or bench.most_in_flight
