@@ -14,7 +14,13 @@ FIGURES = {"seconds": 800e-6, "memory": 0.31, "compute": 0.28, "dram": 0.14}
 
 
 def launch(name: str = "my_kernel", line: int = 1, **more: Any) -> KernelProfile:
-    fields: dict[str, Any] = {"figures": FIGURES, "blocks": 4096, "threads": 256, "capability": "8.9", "number": 0} | more
+    fields: dict[str, Any] = {
+        "figures": FIGURES,
+        "blocks": 4096,
+        "threads": 256,
+        "capability": "8.9",
+        "number": 0,
+    } | more
     return KernelProfile(span=Span("k.csv", line, line), text=f"launch of {name}", name=name, **fields)
 
 
@@ -74,6 +80,7 @@ def test_wide_loads_have_many_sectors_and_are_coalesced_all_the_same() -> None:
 def test_tensor_cores_are_missed_only_where_they_were_counted_and_matrices_multiplied() -> None:
     none = FIGURES | {"tensor_instructions": 0.0}
     assert "ncu-no-tensor-cores" in found(launch("ampere_sgemm_128x64_tn", figures=none))
+    assert "ncu-no-tensor-cores" not in found(launch("ampere_s16816gemm_bf16_128x64", figures=none))
     assert "ncu-no-tensor-cores" not in found(launch("ampere_sgemm_128x64_tn"))
     assert "ncu-no-tensor-cores" not in found(launch("gemv2T_kernel_val", figures=none))
     assert "ncu-no-tensor-cores" not in found(launch("rms_norm_kernel", figures=none))
@@ -96,3 +103,10 @@ def test_the_longest_launch_stands_for_its_kernel() -> None:
     quick = launch(line=1, figures={"seconds": 1e-6, "memory": 0.01, "compute": 0.01})
     slow = launch(line=2, figures={"seconds": 9e-6, "memory": 0.9, "compute": 0.2})
     assert set(found(quick, slow)) == {"ncu-near-roof"}
+
+
+def test_a_counter_that_may_not_hold_the_newest_instructions_makes_it_likely_only() -> None:
+    none = FIGURES | {"tensor_instructions": 0.0}
+    assert found(launch("naive_sgemm", figures=none))["ncu-no-tensor-cores"].certainty == "established"
+    assert found(launch("naive_sgemm", figures=none, capability="9.0"))["ncu-no-tensor-cores"].certainty == "likely"
+    assert "ncu-no-tensor-cores" not in found(launch("sm90_xmma_gemm_bf16", figures=none, capability="9.0"))

@@ -144,3 +144,22 @@ def test_sums_of_nsys_stats_are_only_sums() -> None:
     root = one(report, "profile-launches-outweigh")
     assert root.certainty == "likely" and "at most 50 % of the time" in root.cause
     assert "nsys export" in root.next_checks[0].command
+
+
+def test_each_ranks_file_is_judged_by_its_own_kernels() -> None:
+    work, calls = fed()
+    slow = [Work("attention_kernel", w.start, w.end, w.number) for w in work]
+    ranks = [(f"rank{n}.json", torch_trace(own, calls).encode()) for n, own in enumerate((work, slow))]
+    report = read_bytes(ranks)
+    titles = {t.title for t in report.tables if t.id.startswith("profile-kernels")}
+    assert titles == {"Kernels of GPU 0 in rank0.json by time", "Kernels of GPU 0 in rank1.json by time"}
+    assert one(report, "profile-dominant-kernel").title == "gemm_bf16 takes 100 % of the kernel time of GPU 0"
+
+
+def test_kernels_of_a_graph_are_known_by_the_call_that_launched_it() -> None:
+    steps, calls = [], []
+    for n in range(30):
+        calls.append(Call("cudaGraphLaunch", 1000.0 * n, 1000.0 * n + 60, n + 1))
+        steps += [Work("rms_norm_kernel", 1000.0 * n + 80 + 10 * k, 1000.0 * n + 88 + 10 * k, n + 1) for k in range(50)]
+    found = {f.id for f in judged(steps, calls).findings}
+    assert "profile-launch-bound" not in found and "profile-host-bound" in found

@@ -100,3 +100,12 @@ def test_sums_as_csv_and_as_tables() -> None:
     assert calls["cudaLaunchKernel"]["median_seconds"] == pytest.approx(4.8e-6)
     (copy,) = [f for f in facts if f["type"] == CopyTime.__name__]
     assert copy["direction"] == "host-to-device" and copy["seconds"] == pytest.approx(756_390e-9)
+
+
+def test_one_kind_of_tensor_instruction_proves_only_that_it_ran() -> None:
+    kinds = {
+        "sm__inst_executed_pipe_tensor_op_imma.sum": ("inst", "0"),
+        "sm__inst_executed_pipe_tensor_op_hmma.sum": ("inst", "8,192"),
+    }
+    assert only(raw("gemm", kinds))["figures"] == {"tensor_instructions": 8192}
+    assert only(raw("gemm", {"sm__inst_executed_pipe_tensor_op_imma.sum": ("inst", "0")}))["figures"] == {}

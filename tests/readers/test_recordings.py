@@ -131,3 +131,18 @@ def test_a_damaged_export_is_said_to_be_one(tmp_path: Path) -> None:
     path = nsys_export(tmp_path / "cut.sqlite", *eager_decode(steps=40))
     path.write_bytes(path.read_bytes()[:6000])
     assert any("damaged" in skipped.why for skipped in read_paths([str(path)]).skipped)
+
+
+def test_events_without_sense_are_passed_over() -> None:
+    odd = [
+        '{"ph": "X", "cat": "kernel", "name": 7, "ts": null, "dur": 1}',
+        '{"ph": "X", "cat": "kernel", "name": "k", "ts": "1e400", "dur": 1}',
+        '{"ph": "X", "cat": "kernel", "name": "k", "ts": "12.5", "dur": "2", "args": {"device": "one", "grid": [1, "x"]}}',
+        '{"ph": "X", "cat": "kernel", "name": "k", "ts": 30, "dur": 2, "args": []}',
+        '{"ph": "X", "cat": ["cuda_runtime"], "ts": {}, "args": {"correlation": "a"}}',
+        '{"ph": "X", "cat": "cuda_runtime", "name": null, "ts": 5, "dur": -3, "args": {"correlation": [1]}}',
+    ]
+    trace = reader.trace_of([b'{"traceEvents": [' + ",".join(odd).encode() + b"]}"])
+    assert [k[:2] for k in trace.kernels[0]] == [(12500, 14500), (30000, 32000)]
+    assert read_bytes([("odd.json", b'{"traceEvents": 7}')]).verdict.state == "unknown"
+    assert read_bytes([("odd.json", b'{"traceEvents": [[[')]).verdict.state == "unknown"

@@ -10,6 +10,7 @@ from loadpath.core.facts.profile import SMALL_GAP, ApiTime, GpuTimeline, LaunchC
 from loadpath.core.report import Finding
 from loadpath.core.units import show_time
 from loadpath.diagnosis.profile_words import (
+    beside,
     graph_remedies,
     kernels_of,
     look_inside,
@@ -55,7 +56,7 @@ def _is_pause(timeline: GpuTimeline) -> bool:
 
 
 def _longest(case: Case, timeline: GpuTimeline) -> list[LongGap]:
-    own = [gap for gap in case.all(LongGap) if gap.gpu == timeline.gpu]
+    own = [gap for gap in case.all(LongGap) if gap.gpu == timeline.gpu and beside(timeline, gap)]
     return sorted(own, key=lambda gap: -gap.seconds)
 
 
@@ -91,7 +92,7 @@ def _paused(case: Case, timeline: GpuTimeline) -> Iterator[Finding]:
 
 
 def _busy(case: Case, timeline: GpuTimeline) -> Finding:
-    top = next(iter(kernels_of(case, timeline.gpu)), None)
+    top = next(iter(kernels_of(timeline, case)), None)
     whole = timeline.graph_launches and top is not None and top.name.startswith("(CUDA graph")
     checks = [look_inside(top.name)] if top is not None and not whole else None
     shown: list[Fact] = [timeline, *([top] if top else [])]
@@ -119,7 +120,7 @@ def _idle(case: Case, timeline: GpuTimeline) -> Finding:
 
 def _causes(case: Case, timeline: GpuTimeline) -> Iterator[Finding]:
     small = timeline.small_gap_seconds / timeline.span_seconds
-    cost = next((c for c in case.all(LaunchCost) if c.gpu == timeline.gpu), None)
+    cost = next((c for c in case.all(LaunchCost) if c.gpu == timeline.gpu and beside(timeline, c)), None)
     launch_bound = small >= PART and cost is not None and not uses_graphs(timeline)
     if launch_bound and cost is not None:
         yield _launch_bound(case, timeline, cost, small)
@@ -145,12 +146,13 @@ def _launch_bound(case: Case, timeline: GpuTimeline, cost: LaunchCost, small: fl
     )  # fmt: skip
 
 
-def _calls(case: Case, role: str) -> list[ApiTime]:
-    return sorted((c for c in case.all(ApiTime) if c.role == role), key=lambda c: -c.seconds)
+def _calls(case: Case, timeline: GpuTimeline, role: str) -> list[ApiTime]:
+    own = (c for c in case.all(ApiTime) if c.role == role and beside(timeline, c))
+    return sorted(own, key=lambda c: -c.seconds)
 
 
 def _synced(case: Case, timeline: GpuTimeline) -> Finding:
-    calls = _calls(case, "sync")[:2]
+    calls = _calls(case, timeline, "sync")[:2]
     values = _values(timeline) | {
         "share": percent(of_span(timeline, "sync")), "spent": show_time(timeline.gap_seconds["sync"]),
         "calls": " and ".join(f"{c.count:,} calls of {c.name}" for c in calls) or None,
@@ -162,7 +164,7 @@ def _synced(case: Case, timeline: GpuTimeline) -> Finding:
 
 
 def _allocated(case: Case, timeline: GpuTimeline) -> Finding:
-    calls = _calls(case, "allocation")[:3]
+    calls = _calls(case, timeline, "allocation")[:3]
     values = _values(timeline) | {
         "share": percent(of_span(timeline, "allocation")),
         "calls": ", ".join(f"{c.count:,} x {c.name} ({show_time(c.seconds)})" for c in calls) or None,

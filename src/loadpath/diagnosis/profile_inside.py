@@ -22,7 +22,11 @@ NEAR, FAR = 0.8, 0.6
 LOW_OCCUPANCY, WASTED, CONFLICTS, THREADS = 0.5, 0.6, 0.2, 24.0
 MOST_SECTORS = 16.0
 """Sectors of a request with 16 bytes a thread, the widest access: more is never coalesced."""
-_PRODUCT = re.compile(r"gemm(?!v)|xmma|wgmma|cutlass|matmul|flash_(?:fwd|bwd)|fmha|implicit_convolve|mma_", re.I)
+_PRODUCT = re.compile(r"gemm(?!v)|matmul|conv\w*_fprop|implicit_convolve", re.I)
+_BY_NAME = re.compile(r"sm(?:90|10\d|12\d)|[wg]gmma|[xhi]mma|tcgen05|tensorop|[a-z]\d{3,5}gemm|16816|1688|884", re.I)
+"""Names of kernels that are made for tensor cores: a counter of 0 is then one that does not count their kind."""
+COUNTED_UP_TO = 9.0
+"""Compute capability up to (not including) which the counter of the tensor pipe holds every kind of tensor instruction."""
 _LIMITS = {
     "limit_registers": "registers", "limit_shared": "shared memory", "limit_warps": "warps", "limit_blocks": "blocks an SM",
     "limit_barriers": "barriers",
@@ -213,9 +217,13 @@ def _diverges(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Find
 
 def _no_tensor(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Finding | None:
     counted = [launch.figures[name] for name in ("tensor_instructions", "tensor") if name in launch.figures]
-    if not counted or any(counted) or not _PRODUCT.search(launch.name):
+    if not counted or any(counted) or not _PRODUCT.search(launch.name) or _BY_NAME.search(launch.name):
         return None
-    return finding("ncu-no-tensor-cores", [launch], case=case, values=values, figures=_figures(launch))
+    sure = launch.capability and 7.0 <= float(launch.capability) < COUNTED_UP_TO
+    return finding(
+        "ncu-no-tensor-cores", [launch], case=case, values=values, certainty="established" if sure else "likely",
+        figures=_figures(launch),
+    )  # fmt: skip
 
 
 def _spills(case: Case, launch: KernelProfile, values: dict[str, Any]) -> Finding | None:

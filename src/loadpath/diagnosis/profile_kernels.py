@@ -8,7 +8,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.profile import ApiTime, CopyTime, GpuTimeline, KernelTime
 from loadpath.core.report import Check, Finding
 from loadpath.core.units import show_bytes, show_time
-from loadpath.diagnosis.profile_words import communicates, graph_remedies, kernels_of, look_inside, percent
+from loadpath.diagnosis.profile_words import beside, communicates, graph_remedies, look_inside, percent
 from loadpath.diagnosis.rule import Rule, finding
 
 DOMINANT, COMMUNICATION, EXPOSED = 0.25, 0.2, 0.05
@@ -17,10 +17,11 @@ LEAST_PAGEABLE = 1 << 20
 
 
 def judge_kernels(case: Case) -> Iterator[Finding]:
-    for gpu in dict.fromkeys(kernel.gpu for kernel in case.all(KernelTime)):
-        own = kernels_of(case, gpu)
+    for source, gpu in dict.fromkeys((k.span.source, k.gpu) for k in case.all(KernelTime)):
+        own = [k for k in case.all(KernelTime) if (k.span.source, k.gpu) == (source, gpu)]
+        own.sort(key=lambda kernel: -kernel.seconds)
         where = {"gpu": "the GPUs" if gpu is None else f"GPU {gpu}"}
-        yield from _whole_graphs(case, gpu, own, where)
+        yield from _whole_graphs(case, own, where)
         single = [k for k in own if not k.name.startswith("(CUDA graph")]
         between = [k for k in single if communicates(k)]
         if sum(k.share for k in between) >= COMMUNICATION:
@@ -30,7 +31,7 @@ def judge_kernels(case: Case) -> Iterator[Finding]:
             yield _dominant(case, top, where)
 
 
-def _whole_graphs(case: Case, gpu: int | None, own: list[KernelTime], where: dict[str, str]) -> Iterator[Finding]:
+def _whole_graphs(case: Case, own: list[KernelTime], where: dict[str, str]) -> Iterator[Finding]:
     graphs = [k for k in own if k.name.startswith("(CUDA graph")]
     share = sum(k.share for k in graphs)
     if share >= DOMINANT:
@@ -60,14 +61,12 @@ def _dominant(case: Case, top: KernelTime, where: dict[str, str]) -> Finding:
 
 
 def judge_copies(case: Case) -> Iterator[Finding]:
-    spans = {t.gpu: t for t in case.all(GpuTimeline)}
-    for gpu in dict.fromkeys(copy.gpu for copy in case.all(CopyTime)):
-        own = [c for c in case.all(CopyTime) if c.gpu == gpu and "host" in c.direction]
-        timeline = spans.get(gpu) if gpu is not None else None
-        if timeline is None or not own:
-            continue
-        yield from _exposed(case, own, timeline)
-        yield from _pageable(case, own, timeline)
+    for timeline in case.all(GpuTimeline):
+        copies = [c for c in case.all(CopyTime) if c.gpu == timeline.gpu and beside(timeline, c)]
+        own = [c for c in copies if "host" in c.direction]
+        if own and timeline.span_seconds > 0:
+            yield from _exposed(case, own, timeline)
+            yield from _pageable(case, own, timeline)
 
 
 def _exposed(case: Case, own: list[CopyTime], timeline: GpuTimeline) -> Iterator[Finding]:

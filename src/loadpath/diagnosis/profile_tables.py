@@ -33,8 +33,11 @@ def _gpus(case: Case) -> Table | None:
 
 
 def _kernels(case: Case, most: int) -> Iterator[Table]:
-    for gpu in dict.fromkeys(kernel.gpu for kernel in case.all(KernelTime)):
-        own = sorted((k for k in case.all(KernelTime) if k.gpu == gpu), key=lambda k: -k.seconds)
+    sources = list(dict.fromkeys(k.span.source for k in case.all(KernelTime)))
+    for source, gpu in dict.fromkeys((k.span.source, k.gpu) for k in case.all(KernelTime)):
+        own = sorted(
+            (k for k in case.all(KernelTime) if (k.span.source, k.gpu) == (source, gpu)), key=lambda k: -k.seconds
+        )
         rows = tuple(
             (k.name, k.share, k.count, k.seconds, k.mean_seconds, k.median_seconds, k.longest_seconds)
             for k in own[:most]
@@ -45,6 +48,8 @@ def _kernels(case: Case, most: int) -> Iterator[Table]:
         )  # fmt: skip
         name = "profile-kernels" if gpu is None else f"profile-kernels-{gpu}"
         where = "" if gpu is None else f" of GPU {gpu}"
+        if len(sources) > 1:
+            name, where = f"{name}-{sources.index(source) + 1}", f"{where} in {source}"
         more = (
             f"{len(own) - most} more kernels, {sum(k.share for k in own[most:]):.1%} of the time."
             if len(own) > most

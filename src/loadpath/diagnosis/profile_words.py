@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from loadpath.core.case import Case
+from loadpath.core.facts.base import Fact
 from loadpath.core.facts.profile import GpuTimeline, KernelTime
 from loadpath.core.report import Check, Remedy
 
@@ -30,9 +31,14 @@ def communicates(kernel: KernelTime) -> bool:
     return bool(_COMMUNICATION.search(kernel.name))
 
 
-def kernels_of(case: Case, gpu: int | None) -> list[KernelTime]:
+def beside(timeline: GpuTimeline, fact: Fact) -> bool:
+    """Whether a fact is of the same recording: each rank's file numbers its GPUs for itself."""
+    return fact.span.source == timeline.span.source
+
+
+def kernels_of(timeline: GpuTimeline, case: Case) -> list[KernelTime]:
     """The kernels of a GPU, the longest in sum first."""
-    own = [k for k in case.all(KernelTime) if k.gpu == gpu]
+    own = [k for k in case.all(KernelTime) if k.gpu == timeline.gpu and beside(timeline, k)]
     return sorted(own, key=lambda kernel: -kernel.seconds)
 
 

@@ -17,6 +17,7 @@ from typing import IO, cast
 
 from loadpath.core.report import Skipped
 from loadpath.intake.bundles import FOLDER, MANIFEST, MOST, is_manifest, names_a_bundle
+from loadpath.intake.recordings import is_recording
 
 GIB = 1 << 30
 MOST_EXPANDED = 16 * GIB  # of one argument: what a bomb may cost is some time, never memory
@@ -35,8 +36,6 @@ _NO_TEXT = frozenset({
     ".pyc", ".so", ".o", ".a", ".whl", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".pdf", ".mp4", ".woff", ".woff2",
     ".db", ".deb", ".rpm", ".model", ".tiktoken",
 })  # fmt: skip
-SQLITE = b"SQLite format 3\0"
-"""How an SQLite file begins: no text, but profilers export their recordings as such."""
 
 
 class Unreadable(OSError):
@@ -169,12 +168,7 @@ def _no_text(path: Path) -> str | None:
         return f"cannot be read: {error.strerror or error}"
     if path.name == MANIFEST and names_a_bundle(head):
         return "the manifest of a bundle, no capture"
-    return None if _kind(head) or _is_recording(path.name, head) or not _binary(head) else "binary, no text"
-
-
-def _is_recording(name: str, head: bytes) -> bool:
-    """Whether this is what a profiler wrote: no text, but worth an answer."""
-    return head.startswith(SQLITE) or name.lower().endswith((".nsys-rep", ".qdrep", ".ncu-rep"))
+    return None if _kind(head) or is_recording(path.name, head) or not _binary(head) else "binary, no text"
 
 
 def no_text_name(name: str) -> str | None:
@@ -311,7 +305,7 @@ def _member(name: str, stream: IO[bytes], budget: _Budget, depth: int) -> Iterat
     notes: list[Skipped] = []
     bounded = _Peeked(cast(IO[bytes], _Bounded(stream, budget, name, notes)))
     head = bounded.peek(4096)
-    if _kind(head) is None and not _is_recording(name, head) and _binary(head):
+    if _kind(head) is None and not is_recording(name, head) and _binary(head):
         yield Skipped(name, "binary, no text")
         return
     yield from _opened(name, cast(IO[bytes], bounded), budget, depth + 1)

@@ -93,7 +93,7 @@ def _gpu(trace: Trace, gpu: int, kernels: list[Kernel], copies: list[Copy]) -> I
         "span_seconds": (busy[-1][1] - busy[0][0]) * NS, "busy_seconds": length(busy) * NS,
         "kernel_seconds": length(running) * NS,
         "kernels": sum(kernel.graph < 2 for kernel in kernels), "graph_launches": sum(k.graph == 2 for k in kernels),
-        "graph_kernels": sum(kernel.graph == 1 for kernel in kernels), "streams": len({k.stream for k in kernels}),
+        "graph_kernels": sum(map(trace.of_graph, kernels)), "streams": len({k.stream for k in kernels}),
         "gaps": len(found), "gap_seconds": _by_cause(found), "small_gaps": len(small),
         "small_gap_seconds": sum(gap.end - gap.start for gap in small) * NS,
         "longest_gap_seconds": max((gap.end - gap.start for gap in found), default=0) * NS,
@@ -187,7 +187,11 @@ def _work_name(work: Kernel | Copy) -> str:
 def _launch_line(trace: Trace, gpu: int, kernels: list[Kernel]) -> Iterator[str]:
     """What single launches cost the host, of kernels whose call was recorded."""
     calls = trace.calls
-    own = [(kernel, calls[kernel.call]) for kernel in kernels if not kernel.graph and kernel.call in calls]
+    own = [
+        (kernel, calls[kernel.call])
+        for kernel in kernels
+        if kernel.graph < 2 and kernel.call in calls and not trace.of_graph(kernel)
+    ]
     if own:
         yield "launch " + _json({
             "gpu": gpu, "launches": len(own), "call_seconds": median(e - s for _, (s, e) in own) * NS,

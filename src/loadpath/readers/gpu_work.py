@@ -72,7 +72,8 @@ class Board(msgspec.Struct):
 
 
 class Trace(msgspec.Struct):
-    """Everything recorded. `calls`: by the number that ties a call to its work: start and end; `spans`: calls that hold
+    """Everything recorded. `calls`: by the number that ties a call to its work: start and end; `graph_calls`: those of
+    them that launch graphs; `spans`: calls that hold
     up the host, by role; `timed`: starts and durations of all calls by name."""
 
     tool: Profiler
@@ -81,6 +82,7 @@ class Trace(msgspec.Struct):
     copies: dict[int, list[Copy]] = {}
     boards: dict[int, Board] = {}
     calls: dict[int, Interval] = {}
+    graph_calls: set[int] = set()
     spans: dict[str, list[tuple[int, int, str]]] = {}
     timed: dict[str, tuple[Numbers, Numbers]] = {}
     cpu_events: int = 0
@@ -90,6 +92,8 @@ class Trace(msgspec.Struct):
         """A call of the CUDA API."""
         if number:
             self.calls[number] = (start, end)
+            if role == "graph-launch":
+                self.graph_calls.add(number)
         if role in ("sync", "allocation"):
             self.spans.setdefault(role, []).append((start, end, name))
         held = self.timed.get(name)
@@ -97,6 +101,10 @@ class Trace(msgspec.Struct):
             held = self.timed[name] = (array("q"), array("q"))
         held[0].append(start)
         held[1].append(end - start)
+
+    def of_graph(self, kernel: Kernel) -> bool:
+        """Whether a graph launched this kernel: by its own mark, or by the call that is tied to it."""
+        return kernel.graph == 1 or (kernel.graph == 0 and kernel.call in self.graph_calls)
 
     @property
     def gpus(self) -> list[int]:

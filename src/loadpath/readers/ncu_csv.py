@@ -46,7 +46,7 @@ class Launch(msgspec.Struct):
             self.stalls.setdefault(reason, value)
         elif found := figure(section, name, unit):
             ours, factor = found
-            if ours in ("tensor_instructions", "tensor"):
+            if ours.startswith("tensor"):
                 self.figures[ours] = max(self.figures.get(ours, 0.0), value * factor)
             else:
                 self.figures.setdefault(ours, value * factor)

@@ -138,8 +138,8 @@ def _by_pattern(name: str, factor: float) -> tuple[str, float] | None:
     if found := _FLOPS.match(name):
         return f"{found[1]}{found[2]}", factor
     if _TENSOR.match(name):
-        return "tensor_instructions", factor
-    return ("tensor", 0.01) if _TENSOR_SHARE.match(name) else None
+        return "tensor_some", factor
+    return ("tensor_some", 0.01) if _TENSOR_SHARE.match(name) else None
 
 
 def stall(name: str) -> str | None:
@@ -150,8 +150,13 @@ def stall(name: str) -> str | None:
 
 
 def derived(figures: Mapping[str, float]) -> dict[str, float]:
-    """`figures` with what follows from them: sectors per request, bytes from rate and time."""
+    """`figures` with what follows from them: sectors per request, bytes from rate and time.
+
+    A kind of tensor instruction that ran counts as tensor work; one that did not proves nothing of the other kinds.
+    """
     made = dict(figures)
+    if some := made.pop("tensor_some", None):
+        made["tensor_instructions"] = max(some, made.get("tensor_instructions", 0.0))
     for way in ("ld", "st"):
         sectors, requests = made.pop(f"sectors_{way}", None), made.pop(f"requests_{way}", None)
         if sectors is not None and requests:

@@ -15,8 +15,6 @@ from urllib.parse import quote
 from loadpath.readers.cuda_names import plain_call, role_of
 from loadpath.readers.gpu_work import Board, Copy, Kernel, Trace
 
-HEAD = b"SQLite format 3\0"
-"""The first bytes of every SQLite file."""
 _KERNEL, _COPY, _SET = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _GRAPH, _CALL = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
 _RELEASE = re.compile(r"20\d\d\.\d")

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from loadpath.readers.cuda_names import plain_call, role_of
-from loadpath.readers.gpu_work import Board, Copy, Kernel, Trace
+from loadpath.readers.gpu_work import Board, Copy, Interval, Kernel, Trace
 
 PIECE = 8 << 20
 MOST_ENDS = 12
 """Brackets, from the end, that are tried as the end of the events."""
+LATEST = 1 << 62
+"""Nanoseconds that no clock shows."""
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CUT = re.compile(rb'\}\s*,\s*(?=\{\s*"ph")')
 _COPY = re.compile(r"Mem(?:cpy|ory copy) (\w)to(\w)(?: \((\w+) -> (\w+)\))?", re.I)
@@ -146,46 +148,48 @@ def _take(event: _Event, made: Trace) -> None:
     if event.ph != "X":
         return
     match str(event.cat).lower():
-        case "kernel":
-            _kernel(event, made)
-        case "gpu_memcpy" | "gpu_memset" as kind:
-            _copy(event, made, is_set=kind == "gpu_memset")
-        case "cuda_runtime" | "cuda_driver":
-            start, end = _times(event)
-            name = plain_call(str(event.name))
-            made.call(start, end, name, role_of(name), _arguments(event).correlation or 0)
+        case "kernel" | "gpu_memcpy" | "gpu_memset" | "cuda_runtime" | "cuda_driver" as kind:
+            if (times := _times(event)) is None:
+                return
+            told = _arguments(event)
+            if kind == "kernel":
+                _kernel(event, times, told, made)
+            elif kind.startswith("gpu_"):
+                _copy(event, times, told, made)
+            else:
+                name = plain_call(str(event.name))
+                made.call(*times, name, role_of(name), _int(told.correlation))
         case "cpu_op" | "operator" | "python_function" | "user_annotation":
             made.cpu_events += 1
 
 
-def _times(event: _Event) -> tuple[int, int]:
-    """Start and end in nanoseconds; the trace has microseconds with decimals (or text of them)."""
-    start = round(float(event.ts) * 1000)
-    return start, start + round(float(event.dur or 0) * 1000)
+def _times(event: _Event) -> Interval | None:
+    """Start and end in nanoseconds; the trace has microseconds with decimals (or text of them). None: no times."""
+    try:
+        start, took = round(float(event.ts) * 1000), round(float(event.dur or 0) * 1000)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return (start, start + took) if took >= 0 and abs(start) + took < LATEST else None
 
 
 def _arguments(event: _Event) -> _Arguments:
     try:
         return _ARGUMENTS.decode(event.args)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _Arguments()
 
 
-def _kernel(event: _Event, made: Trace) -> None:
-    start, end = _times(event)
-    told = _arguments(event)
+def _kernel(event: _Event, times: Interval, told: _Arguments, made: Trace) -> None:
     shape = (_product(told.grid), _product(told.block), _int(told.registers))
     gpu = _int(told.device)
     made.kernels.setdefault(gpu, []).append(
-        Kernel(start, end, str(event.name), _int(told.correlation), _int(told.stream), 1 if told.graph else 0, shape)
+        Kernel(*times, str(event.name), _int(told.correlation), _int(told.stream), 1 if told.graph else 0, shape)
     )
 
 
-def _copy(event: _Event, made: Trace, *, is_set: bool) -> None:
-    start, end = _times(event)
-    told = _arguments(event)
-    direction, memory = ("set", "") if is_set else _direction(str(event.name))
-    copy = Copy(start, end, direction, memory, _int(told.bytes), _int(told.correlation))
+def _copy(event: _Event, times: Interval, told: _Arguments, made: Trace) -> None:
+    direction, memory = ("set", "") if event.cat == "gpu_memset" else _direction(str(event.name))
+    copy = Copy(*times, direction, memory, _int(told.bytes), _int(told.correlation))
     made.copies.setdefault(_int(told.device), []).append(copy)
 
 

@@ -8,33 +8,27 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from loadpath.core.report import Skipped
 from loadpath.core.text import Line
-from loadpath.intake.sources import SQLITE, Source
+from loadpath.intake.recordings import SQLITE, is_recording, report_of
+from loadpath.intake.sources import Source
 from loadpath.readers.gpu_work import WHOLE, Trace, View
 
 _EVENTS = b'"traceEvents"'
-_REPORTS = {
-    ".nsys-rep": "a report of Nsight Systems in its own format: nsys export --type sqlite -o out.sqlite FILE.nsys-rep",
-    ".qdrep": "a report of Nsight Systems in its own format: nsys export --type sqlite -o out.sqlite FILE.qdrep",
-    ".ncu-rep": "a report of Nsight Compute in its own format: ncu --import FILE.ncu-rep --csv --page raw > kernels.csv",
-}
 
 
 def is_digested(name: str, head: bytes) -> bool:
     """Whether a source of this name, whose text begins like this, is summed up instead of read line by line."""
-    if head.startswith(SQLITE) or PurePath(name).suffix.lower() in _REPORTS:
-        return True
-    return _EVENTS in head and head.lstrip().startswith(b"{")
+    return is_recording(name, head) or (_EVENTS in head and head.lstrip().startswith(b"{"))
 
 
 def digest_of(
     source: Source, head: bytes, chunks: Iterator[bytes], view: View = WHOLE
 ) -> tuple[list[Line], tuple[Skipped, ...]]:
     """The lines of the digest, and what could not be read. `chunks`: all bytes of the source, `head` their beginning."""
-    if why := _REPORTS.get(PurePath(source.name).suffix.lower()) if not head.startswith(SQLITE) else None:
+    if not head.startswith(SQLITE) and (why := report_of(source.name)):
         return [], (Skipped(source.name, why),)
     try:
         trace = _of_database(source, chunks) if head.startswith(SQLITE) else _of_events(chunks)
