@@ -115,7 +115,7 @@ def _open_folder(folder: Path) -> Opened:
         raise ModelError(f"{folder} holds {len(chosen)} GGUF models: name one of them ({names})")
     if (folder / "adapter_config.json").is_file():
         raise ModelError(
-            f"{folder} holds a LoRA adapter, not a model: plan its base model, and name the adapter beside it"
+            f"{folder} holds a LoRA adapter, not a model: plan its base model, and name the adapter beside it (--adapter {folder})"
         )
     snapshot = next(iter(sorted(folder.glob("snapshots/*/config.json"))), None)
     if snapshot is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import shlex
 from collections.abc import Callable
@@ -33,6 +34,8 @@ class Deployed(msgspec.Struct, frozen=True):
     engine: str
     version: str
     available_kv_gib: float | None
+    adapters: tuple[str, ...]
+    drafter: str
 
 
 def deployment_options(command: F) -> F:
@@ -47,6 +50,10 @@ def deployment_options(command: F) -> F:
                      help="Whose formulas (default: the newest known)."),
         click.option("--available-kv-gib", type=float, metavar="X",
                      help="Take this KV memory per GPU instead of computing it."),
+        click.option("--adapter", "adapters", multiple=True, metavar="DIR",
+                     help="A LoRA adapter served beside the model (vllm); again for more."),
+        click.option("--drafter", default="", metavar="MODEL",
+                     help="The model that drafts for speculative decoding, beside the model (vllm, sglang)."),
     )):  # fmt: skip
         command = option(command)
     return command
@@ -72,14 +79,25 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
         model, settings = from_flags(asked.engine or "vllm", rest)
         settings |= variables
         request = Request(model or "", engine=asked.engine or "vllm", settings=settings)
-    return msgspec.structs.replace(
+    from loadpath.forecast.beside_model import with_settings_for
+
+    request = msgspec.structs.replace(
         request,
         gpus=asked.gpus,
         count=asked.count or request.count,
         engine=asked.engine or request.engine,
         version=asked.version or request.version,
-        available_kv_bytes=None if asked.available_kv_gib is None else round(asked.available_kv_gib * GIB),
+        adapters=asked.adapters,
+        drafter=asked.drafter,
+        available_kv_bytes=None if asked.available_kv_gib is None else round(_finite(asked.available_kv_gib) * GIB),
     )
+    return with_settings_for(request)
+
+
+def _finite(gib: float) -> float:
+    if not math.isfinite(gib):
+        raise click.UsageError(f"--available-kv-gib {gib}: a number of GiB was expected")
+    return gib
 
 
 def _refuse_misspelt(words: tuple[str, ...]) -> None:

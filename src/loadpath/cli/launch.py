@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from loadpath.launching.spec import Launch
 
 KINDS = ("docker", "podman", "compose", "kubernetes", "quadlet", "systemd", "command")
+BARE = ("systemd", "command")
+"""Kinds that start the program itself, without a container."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -86,7 +88,10 @@ def command(words: tuple[str, ...], **given: Any) -> None:
     except (PlanRefused, OSError, ValueError) as error:
         raise Unreadable(str(error)) from error
     if asked.output:
-        Path(asked.output).write_text(text, encoding="utf-8")
+        try:
+            Path(asked.output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise Unreadable(f"cannot write {asked.output}: {error.strerror or error}") from error
         click.echo(f"wrote {asked.output}", err=True)
     elif not asked.run:
         click.echo(text, nl=False)
@@ -109,8 +114,9 @@ def _serving(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Launch
     report = _planned(request)
     assert report.plan is not None
     if not report.plan.fits and not asked.force:
-        sys.exit(write(report, Output()))
-    return launch(report.plan, request.model, request.settings | _parallel(report.plan.settings), _options(asked))
+        sys.exit(max(1, write(report, Output())))
+    settings = request.settings | _parallel(report.plan.settings)
+    return launch(report.plan, request.model, settings, _options(asked), request.adapters, request.drafter)
 
 
 def _planned(request: Request) -> Report:
@@ -140,7 +146,7 @@ def _options(asked: Asked) -> Any:
         raise ValueError(f"--devices {asked.devices}: indices such as 0,1 were expected") from None
     return Options(
         name=asked.name, image=asked.image, port=asked.port, host=asked.host, devices=devices, cache=asked.cache,
-        cdi=asked.cdi, runtime_class=asked.runtime_class,
+        cdi=asked.cdi, runtime_class=asked.runtime_class, bare=asked.kind in BARE,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from loadpath.checkpoints.errors import ModelError
 from loadpath.checkpoints.source import Opened, open_model
 from loadpath.core.case import version_numbers
 from loadpath.engines.registry import by_engine, known, load
+from loadpath.forecast.beside_model import drafter_of, with_settings_for
 from loadpath.forecast.commands import lever
 from loadpath.forecast.request import PlanRefused, Request
 from loadpath.knowledge.models import model
@@ -38,6 +39,7 @@ def deployment(request: Request) -> Deployment:
     """Everything that the engine's memory model needs. Raises PlanRefused with what was not found."""
     if by_engine(request.engine) is None:
         raise PlanRefused(f"unknown engine {request.engine!r}; known are {', '.join(e.engine for e in known())}")
+    request = with_settings_for(request)
     opened = opened_model(request.model)
     settings = dict(request.settings)
     cards = cards_of_request(request)
@@ -45,13 +47,17 @@ def deployment(request: Request) -> Deployment:
         settings |= lever(request.engine, "tensor-parallel", len(cards))
     return Deployment(
         opened.shape, cards, request.engine, _version(request.version), settings, checkpoint=opened.checkpoint,
-        available_kv_bytes=request.available_kv_bytes,
+        drafter=drafter_of(request), available_kv_bytes=request.available_kv_bytes,
     )  # fmt: skip
 
 
 def cards_of_request(request: Request) -> tuple[Card, ...]:
     """The cards by name, as many as were asked for or the settings need. Raises PlanRefused."""
-    return _cards(request.gpus, request.count or _needed(request.engine, request.settings))
+    needed = _needed(request.engine, request.settings)
+    if request.count and request.count < needed:
+        flags = " x ".join(f"--{n} {request.settings[n]}" for n in _PARALLEL[request.engine] if n in request.settings)
+        raise PlanRefused(f"{flags} needs {needed} GPUs, but {request.count} were given")
+    return _cards(request.gpus, request.count or needed)
 
 
 @cache
@@ -66,6 +72,15 @@ def opened_model(name: str) -> Opened:
         if "/" in name and not Path(name).exists() and (shape := model(Path(name).name)):
             return Opened(shape, None, "table", f"{name} is not here: planned with the table's {shape.id}.")
         raise PlanRefused(str(error)) from error
+
+
+def cards_used(request: Request) -> int | None:
+    """Cards that the parallel sizes in the settings use, with data-parallel replicas; None where they say nothing."""
+    if not any(name in request.settings for name in _PARALLEL.get(request.engine, ())):
+        return None
+    replicas = next((request.settings[n] for n in ("data-parallel-size", "dp-size") if n in request.settings), "1")
+    needed = _needed(request.engine, request.settings)
+    return needed * (int(replicas) if replicas.isdigit() else 1)
 
 
 def _needed(engine: str, settings: dict[str, str]) -> int:

@@ -22,3 +22,7 @@ class Request(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     settings: dict[str, str] = {}
     available_kv_bytes: int | None = None
+    adapters: tuple[str, ...] = ()
+    """Folders of LoRA adapters that are served beside the model."""
+    drafter: str = ""
+    """The model that drafts, where the settings do not name it."""

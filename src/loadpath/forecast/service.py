@@ -11,7 +11,8 @@ from loadpath.core.plan import Plan
 from loadpath.core.report import Report, Verdict
 from loadpath.core.table import Table
 from loadpath.engines.registry import by_engine, load
-from loadpath.forecast.deploy import deployment, opened_model, planners
+from loadpath.forecast.beside_model import notes_of
+from loadpath.forecast.deploy import cards_used, deployment, opened_model, planners
 from loadpath.forecast.request import PlanRefused, Request
 from loadpath.planning.deployment import Deployment
 from loadpath.planning.training import Training
@@ -83,13 +84,24 @@ def plan(request: Request) -> Report:
 
     deployed = deployment(request)
     made = planned(deployed)
-    if note := opened_model(request.model).note:
-        made = msgspec.structs.replace(made, notes=(note, *made.notes))
+    if notes := (*filter(None, (opened_model(request.model).note,)), *notes_of(request), *_idle_cards(request)):
+        made = msgspec.structs.replace(made, notes=(*notes, *made.notes))
     found = speed(made, deployed)
     if found is None:
         return judged(made)
     bounds, table = found
     return _with(judged(with_speed(made, bounds)), table)
+
+
+def _idle_cards(request: Request) -> tuple[str, ...]:
+    """A note where the settings use fewer cards than were given."""
+    used = cards_used(request)
+    if not request.count or used is None or used >= request.count:
+        return ()
+    return (
+        f"the settings use {used} of the {request.count} GPUs: the other {request.count - used} stay idle; the figures are "
+        "those of one replica",
+    )
 
 
 def planned(deployed: Deployment) -> Plan:

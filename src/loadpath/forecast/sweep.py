@@ -33,11 +33,21 @@ def parse_field(text: str) -> tuple[str, tuple[str, ...]]:
         raise PlanRefused(f"--sweep {text}: FIELD=V1,V2,… or FIELD=FROM:TO:STEP (or FROM:TO:*FACTOR) was expected")
     name = name.strip().lstrip("-").replace("_", "-")
     if (run := _RANGE.match(values)) is None:
-        return name, tuple(value.strip() for value in values.split(",") if value.strip())
+        return name, _listed(text, values)
     first, last, times, step = float(run[1]), float(run[2]), bool(run[3]), float(run[4])
     if (times and (step <= 1 or first == 0)) or (not times and step == 0):
         raise PlanRefused(f"--sweep {text}: the step leads nowhere")
-    return name, tuple(_range(first, last, times, step))
+    found = tuple(_range(first, last, times, step))
+    if not found:
+        raise PlanRefused(f"--sweep {text}: FROM is above TO, so there is no point to plan")
+    return name, found
+
+
+def _listed(text: str, values: str) -> tuple[str, ...]:
+    found = tuple(value.strip() for value in values.split(",") if value.strip())
+    if not found:
+        raise PlanRefused(f"--sweep {text}: no value is named")
+    return found
 
 
 def _range(first: float, last: float, times: bool, step: float) -> Iterator[str]:
@@ -80,8 +90,8 @@ def sweep(
 
 def _on(request: Request, chosen: dict[str, str]) -> Request:
     count = chosen.get("gpus")
-    if count is not None and not count.isdigit():
-        raise PlanRefused(f"--sweep gpus={count}: whole numbers were expected")
+    if count is not None and (not count.isdigit() or count == "0"):
+        raise PlanRefused(f"--sweep gpus={count}: whole numbers from 1 were expected")
     return msgspec.structs.replace(
         request,
         gpus=(chosen["gpu"],) if "gpu" in chosen else request.gpus,

@@ -23,6 +23,8 @@ PATIENCE = 4
 """A start is given so many times its prediction before it is called dead: cold caches and slow disks are ordinary."""
 LEAST_PATIENCE = 300
 HOST_BASE = 8 * GIB
+_LISTS = ("lora-modules",)
+"""Flags that take several words."""
 _WHYS = {
     "tensor-parallel-size": "splits every layer over the cards", "tp-size": "splits every layer over the cards",
     "pipeline-parallel-size": "splits the layers into stages", "pp-size": "splits the layers into stages",
@@ -31,6 +33,9 @@ _WHYS = {
     "mem-fraction-static": "share for weights and KV pool", "kv-cache-dtype": "element type of the KV cache",
     "max-num-seqs": "requests in one step at most", "max-num-batched-tokens": "tokens of one step; sizes the activation peak",
     "enforce-eager": "no CUDA graphs: less memory, slower decode", "quantization": "scheme of the weights",
+    "enable-lora": "adapters may be served", "max-loras": "adapters in one step; each has a slot in GPU memory",
+    "max-lora-rank": "sizes the slots", "lora-modules": "the adapters by the names that clients ask for",
+    "speculative-config": "who drafts, and how many tokens a step",
     "dtype": "type of unquantised weights and activations", "n-gpu-layers": "layers on the GPU",
 }  # fmt: skip
 
@@ -46,25 +51,39 @@ class Options(msgspec.Struct, frozen=True):
     cache: str = ""
     cdi: bool = False
     runtime_class: str = ""
+    bare: bool = False
+    """The program itself is started, without a container around it."""
 
 
-def launch(plan: Plan, model: str, settings: dict[str, str], options: Options) -> Launch:
-    """A server's launch. Raises ValueError for an engine whose start is not known here."""
+def launch(
+    plan: Plan,
+    model: str,
+    settings: dict[str, str],
+    options: Options,
+    adapters: tuple[str, ...] = (),
+    drafter: str = "",
+) -> Launch:
+    """A server's launch; folders of `adapters` and a local `drafter` are mounted beside the model.
+
+    Raises ValueError for an engine whose start is not known here.
+    """
     start = STARTS.get(plan.engine)
     if start is None:
         raise ValueError(f"launch does not know how {plan.engine} is started; it knows {', '.join(STARTS)}")
     local = _is_local(model)
-    target = f"/models/{Path(model).name}" if local else model
+    target = _target(model, options.bare) if local else model
+    beside = _beside(adapters, drafter, options.bare)
+    settings = {name: _moved(value, beside) for name, value in settings.items()}
     port = options.port or int(settings.get("port", start.port))
     return Launch(
         name=options.name or _name(plan.engine, model),
         purpose="serve",
         engine=plan.engine,
         image=options.image or start.image.format(version=start.latest or plan.engine_version),
-        program=start.program,
-        arguments=_arguments(start, target, port, settings),
+        program=(Path(start.program[0]).name, *start.program[1:]) if options.bare else start.program,
+        arguments=_arguments(start, target, port, settings, options),
         environment=_environment(local),
-        mounts=(_mount(model, target, local, options, start),),
+        mounts=(_mount(model, target, local, options, start), *beside.values()),
         gpus=plan.gpus,
         devices=options.devices,
         port=port,
@@ -78,6 +97,35 @@ def launch(plan: Plan, model: str, settings: dict[str, str], options: Options) -
     )
 
 
+def _target(model: str, bare: bool) -> str:
+    """Where a local model is seen by the engine: mounted, or where it is."""
+    path = Path(model).expanduser().resolve()
+    return str(path) if bare else f"/models/{path.name}"
+
+
+def _beside(adapters: tuple[str, ...], drafter: str, bare: bool) -> dict[str, Mount]:
+    """What is mounted beside the model, by the path as it was typed."""
+    found: dict[str, Mount] = {}
+    for text, folder, why in (
+        *((a, "/adapters", "a LoRA adapter; nothing in the container may change it") for a in adapters),
+        *(
+            (d, "/models", "the drafter; nothing in the container may change it")
+            for d in (drafter,)
+            if d and _is_local(d)
+        ),
+    ):
+        path = Path(text).expanduser().resolve()
+        found[text] = Mount(str(path), str(path) if bare else f"{folder}/{path.name}", why)
+    return found
+
+
+def _moved(value: str, beside: dict[str, Mount]) -> str:
+    """A setting's value with the paths of mounted folders as the engine sees them."""
+    for typed, mount in beside.items():
+        value = re.sub(rf"(?<![^\s=\"]){re.escape(typed)}(?![^\s\"])", mount.target, value)
+    return value
+
+
 def _is_local(model: str) -> bool:
     return model.startswith(("/", "./", "../", "~")) or Path(model).exists()
 
@@ -88,11 +136,15 @@ def _name(engine: str, model: str) -> str:
     return stem[:50].strip("-")
 
 
-def _arguments(start: EngineStart, model: str, port: int, settings: dict[str, str]) -> tuple[Argument, ...]:
+def _arguments(
+    start: EngineStart, model: str, port: int, settings: dict[str, str], options: Options
+) -> tuple[Argument, ...]:
     words = (start.model_flag, model) if start.model_flag else (model,)
     made = [
         Argument(words, "the model"),
-        Argument((start.host_flag, "0.0.0.0"), "inside the container; the host's side is published below"),
+        Argument((start.host_flag, options.host), "the address that it listens on")
+        if options.bare
+        else Argument((start.host_flag, "0.0.0.0"), "inside the container; the host's side is published below"),
         Argument((start.port_flag, str(port)), "the port that the probes ask"),
     ]
     for name, value in settings.items():
@@ -100,7 +152,8 @@ def _arguments(start: EngineStart, model: str, port: int, settings: dict[str, st
             continue
         flag = f"--{name}"
         on = value in ("", "true", "True")
-        made.append(Argument((flag,) if on else (flag, value), _WHYS.get(name, "as asked")))
+        words = (flag,) if on else (flag, *(value.split() if name in _LISTS else (value,)))
+        made.append(Argument(words, _WHYS.get(name, "as asked")))
     return tuple(made)
 
 

@@ -42,6 +42,9 @@ _OTHER_MAKERS = {
 """GiB of cards that are not NVIDIA's but run the same engines."""
 RESERVED_BYTES, RESERVED_SHARE = 350 * MIB, 0.002
 """What the driver keeps of the total that nvidia-smi prints, where no figure of the board is known (2 to 700 MiB seen)."""
+LEAST_BYTES = GIB
+"""No card that engines run on has less."""
+EXPECTED = "a name (H100 80GB, RTX 4090), a MIG profile (H100 80GB 3g.40gb) or an amount of memory (24GiB)"
 SLICES, SLICE_RESERVED_BYTES = 8, 256 * MIB
 """A card is cut into eight memory slices for MIG; each instance keeps about this of its own (A100, H100: 200 to 500 MiB)."""
 
@@ -115,8 +118,8 @@ def _one(text: str) -> Card:
     memory = _bytes(size) if size else None
     words = _words(_MEMORY.sub(" ", plain))
     if not words:
-        if memory is None:
-            raise CardUnknown(f"no GPU in {text!r}")
+        if memory is None or memory < LEAST_BYTES or "-" in text:
+            raise CardUnknown(f"no GPU in {text!r}: {EXPECTED} was expected")
         return Card(name=text.strip(), total_bytes=_exact(plain) or memory, assumed=True)
     if other := next((word for word in words if word in _OTHER_MAKERS), None):
         return Card(name=text.strip(), total_bytes=_exact(plain) or _OTHER_MAKERS[other] * GIB, assumed=True)
@@ -178,8 +181,9 @@ def _board(text: str, words: list[str], memory: int | None) -> Gpu:
     if not found and memory is not None:
         found = [gpu for gpu in gpus() if _bears(gpu, words) and _rebuilt(gpu, memory)]
     if not found:
-        offers = ", ".join(near(text)) or "none that is like it"
-        raise CardUnknown(f"no GPU {text.strip()!r} in the catalogue; near names: {offers}")
+        offers = ", ".join(near(text))
+        told = f"near names: {offers}" if offers else f"{EXPECTED} was expected"
+        raise CardUnknown(f"no GPU {text.strip()!r} in the catalogue; {told}")
     found.sort(key=lambda gpu: (_extra(gpu, words), "pcie" in _vocabulary(gpu)))
     best = [gpu for gpu in found if _extra(gpu, words) == _extra(found[0], words)]
     if len({gpu.memory_gb for gpu in best}) > 1:
