@@ -27,7 +27,7 @@ _LIMITS = ("ttft", "itl", "tpot", "e2e")
 
 def request_of(asked: Asked) -> Request:
     """Raises click.UsageError."""
-    target = _target(asked.url or "")
+    target = server_of(asked.url or "")
     inputs, outputs = _lengths(asked.input_tokens, "--input-tokens"), _lengths(asked.output_tokens, "--output-tokens")
     dataset = _dataset(asked, inputs, outputs)
     salt = asked.seed if asked.seed is not None else secrets.randbits(32)
@@ -41,7 +41,7 @@ def request_of(asked: Asked) -> Request:
         apis=apis,
         model=asked.model,
         key=Key(asked.api_key or ""),
-        headers=_headers(asked.headers),
+        headers=headers_of(asked.headers),
         fields=_fields(asked.extra),
         tokenizer=asked.tokenizer,
         insecure=asked.insecure,
@@ -121,7 +121,7 @@ def _dataset(asked: Asked, inputs: Lengths, outputs: Lengths) -> Dataset:
     return Synthetic(inputs, outputs, asked.prefix_tokens, asked.turns, asked.same_prompt, asked.seed or 0)
 
 
-def _target(url: str) -> Target:
+def server_of(url: str) -> Target:
     try:
         return target_of(url)
     except ValueError as error:
@@ -169,7 +169,7 @@ def slo_of(text: str) -> dict[str, float]:
     return made
 
 
-def _headers(given: tuple[str, ...]) -> dict[str, str]:
+def headers_of(given: tuple[str, ...]) -> dict[str, str]:
     made = {}
     for text in given:
         name, colon, value = text.partition(":")

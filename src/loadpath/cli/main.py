@@ -16,6 +16,7 @@ VERBS = {
     "bundle": "Pack the evidence of this machine into one masked file, before anything is restarted.",
     "bench": "Measure a server: latency and throughput on a warm server, against what the card can do.",
     "profile": "Read what profilers recorded: gaps, launches, copies, kernels, what bounds them.",
+    "ready": "Wait until a server answers real generations steadily; a probe and a sidecar for it.",
     "roofline": "Bound the speed of work by a card's peak rate and bandwidth, with a plot.",
     "occupancy": "Count the warps of a kernel that an SM holds, and what limits them.",
     "explain": "Explain a step, a boundary, a finding, or a figure of a log or tool.",

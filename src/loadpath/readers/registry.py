@@ -50,6 +50,7 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("ncu-text", "ncu_text", (", device ", "ctx ", "context ")),
     ReaderEntry("nsys-stats", "nsys_stats", ("time (%)", "time(%)")),
     ReaderEntry("bench-result", "bench_result", ("{",), alone=True),
+    ReaderEntry("ready-result", "ready_result", ("loadpath.ready/",), alone=True),
     ReaderEntry("step-work", "step_work", ("loadpath.step-work/",), alone=True),
     ReaderEntry("bench-json", "bench_json", ("{", "["), alone=True),
     ReaderEntry("llama-bench", "llama_bench", ("[", "{", "t/s", "avg_ts", "n_kv"), alone=True),

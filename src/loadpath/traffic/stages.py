@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from statistics import median
 
 import msgspec
 
-from loadpath.core.readiness import FailureKind, Stage, StageName
+from loadpath.core.readiness import FailureKind
 from loadpath.core.traffic import Exchange, ServerIdentity
 from loadpath.knowledge.engine_health import PAGES
 from loadpath.traffic.approach import Approach, Refused, approach
@@ -90,7 +89,7 @@ async def look_at_models(sender: Sender, model: str | None, seconds: float) -> t
     answer = await page(sender, "/v1/models", seconds=seconds)
     if answer.status in (401, 403):
         why = f"/v1/models {answer.status}: it wants a key (--api-key or OPENAI_API_KEY)"
-        return Look(False, "refused", why, final=True), None
+        return Look(False, "no-key", why, final=True), None
     if answer.status is None or answer.status >= 500:
         kind: FailureKind = "loading" if answer.status == 503 else "closed" if "refuses" in answer.why else "no-model"
         return Look(False, kind, f"/v1/models {answer.status or answer.why} {_brief(answer.body)}".strip()), None
@@ -109,15 +108,30 @@ def _listed(answer: Page) -> list[str]:
     return [str(row["id"]) for row in rows if isinstance(row, dict) and row.get("id")] if isinstance(rows, list) else []
 
 
-async def look_at_first_token(sender: Sender, identity: ServerIdentity) -> tuple[Look, Approach | None, list[Exchange]]:
-    """A small real request, by whichever API the server has; the exchanges that it took."""
+async def look_at_first_token(
+    sender: Sender, identity: ServerIdentity, *, calibrate: bool = True
+) -> tuple[Look, Approach | None, list[Exchange]]:
+    """A small real request, by whichever API the server has; the exchanges that it took.
+
+    `calibrate`: a second one, which tells how many tokens a word makes.
+    """
     try:
         found = await approach(
-            sender, identity, ("chat", "completions", "embeddings"), stream=True, ignore_eos=True, fields={}, calibrate=True
+            sender,
+            identity,
+            ("chat", "completions", "embeddings"),
+            stream=True,
+            ignore_eos=True,
+            fields={},
+            calibrate=calibrate,
         )
     except Refused as error:
-        return _refusal(str(error), error.exchanges), None, list(error.exchanges)
-    bad = next((x for x in found.exchanges[-2:] if (x.error and x.error not in ("http", "empty")) or _tokenless(x)), None)
+        tried = list(error.exchanges)
+        whole = not tried or tried[-1].error == "http"  # then each API said its own
+        return _refusal(str(error) if whole else _words(tried[-1]), tried), None, tried
+    bad = next(
+        (x for x in found.exchanges[-2:] if (x.error and x.error not in ("http", "empty")) or _tokenless(x)), None
+    )
     if bad is not None:
         return _refusal(_words(bad), (bad,)), None, list(found.exchanges)
     return Look(True, why=PATHS[found.manner.api]), found, list(found.exchanges)
@@ -145,6 +159,8 @@ def _kind(exchange: Exchange | None) -> tuple[FailureKind, bool]:
             return "stream-error", False
         case "http" if exchange and exchange.status in (502, 503, 504):
             return "loading", False
+        case "http" if exchange and exchange.status in (401, 403):
+            return "no-key", True
         case "http" if exchange and exchange.status == 429:
             return "refused", False
         case "http":
@@ -223,15 +239,6 @@ async def look_at_warmth(warmth: Warmth, *, warming: bool, until: float) -> Look
     return Look(False, "unsteady", warmth.why_not(), final=len(warmth.values) >= MOST)
 
 
-def failing(name: StageName, look: Look, seconds: float, label: str = "") -> Stage:
-    return Stage(name, "fails", round(seconds, 4), label, look.kind, look.why)
-
-
 def _brief(body: bytes) -> str:
     text = " ".join(body[:600].decode("utf-8", "replace").split())
     return text[:120]
-
-
-async def pause(seconds: float) -> None:
-    if seconds > 0:
-        await asyncio.sleep(seconds)
