@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from loadpath.core.case import Case
 from loadpath.core.facts.gpu import GpuProcess
 from loadpath.core.facts.runtime import EndpointAsked, EngineLog, EngineProcess
@@ -31,10 +33,12 @@ def judged(*facts: object) -> Finding:
     return found
 
 
-def asked(status: int | None, error: str = "", name: str = "vllm") -> EndpointAsked:
+def asked(
+    status: int | None, error: Literal["", "refused", "timeout", "reset", "no-http", "other"] = "", name: str = "vllm"
+) -> EndpointAsked:
     return EndpointAsked(
         span=HERE, text="GET", engine=name, pid=100, url="http://127.0.0.1:8000/health", status=status, error=error
-    )  # type: ignore[arg-type]
+    )
 
 
 def test_memory_of_its_workers_is_its_own() -> None:
