@@ -39,6 +39,12 @@ def test_one_outlier_is_no_change() -> None:
     assert steady_start(values).start == 0
 
 
+def test_a_stall_of_a_warm_server_is_counted_not_left_out() -> None:
+    for at in (12, 50, 75):
+        found = steady_start([*noisy(0.1, at, 5), *noisy(0.9, 12, 6), *noisy(0.1, 88 - at, 7)])
+        assert found.steady and found.start == 0
+
+
 def test_a_change_late_in_the_run_means_never_steady() -> None:
     found = steady_start([*noisy(0.1, 70, 5), *noisy(0.2, 30, 6)])
     assert not found.steady and "71 of 100" in found.why

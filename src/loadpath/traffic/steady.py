@@ -45,11 +45,22 @@ def steady_start(values: Sequence[float]) -> Steadiness:
     begin = start = int(cold)
     while (found := _change(logs[start:])) is not None:
         start += found
+    first = start  # the end of the first level, which the last change may have spanned
+    while (found := _change(logs[begin:first])) is not None:
+        first = begin + found
+    if first < start and _same_level(logs[begin:first], logs[start:]):
+        # Slow in the middle and as before after it: that happened to a warm server, and has to be counted.
+        return Steadiness(begin, True, f"requests {first + 1} to {start} were off the level of the others")
     if start - begin > (len(logs) - begin) / 2:
         return Steadiness(begin, False, f"the level still changed at request {start + 1} of {len(logs)}")
     if drift := _drift(logs[start:]):
         return Steadiness(start, False, drift)
     return Steadiness(start, True)
+
+
+def _same_level(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether a stretch long enough to be sure lies at the level of another."""
+    return len(before) >= LEAST and abs(median(before) - median(after)) < math.log(SHIFT)
 
 
 def _noise(logs: Sequence[float]) -> float:
