@@ -17,7 +17,6 @@ from loadpath.readers.bench_words import benchmark, latency, latency_of, number,
 
 NEAR = 12  # lines within which figures belong to one benchmark
 LEAST = 2  # kinds of figures, one of them a latency
-_NOT_HERE = ("vllm-log", "sglang-log", "llama.cpp-log", "prometheus-metrics")
 _N = r"(\d[\d,]*(?:\.\d+)?)"
 
 
@@ -54,11 +53,12 @@ def _weights() -> re.Pattern[str]:
 
 
 def read(capture: Capture) -> Iterator[Fact]:
-    if capture.kind.startswith(("bench-", "llama-bench")) or capture.kind in _NOT_HERE:
-        return
     group: list[Line] = []
     for line in capture.lines:
-        if not (_latency().search(line.text) or any(pattern.search(line.text) for _, pattern in _figures())):
+        if line.origin.level or line.origin.location:
+            continue  # a program's own record
+        patterns = (_latency(), _weights(), *(pattern for _, pattern in _figures()))
+        if not any(pattern.search(line.text) for pattern in patterns):
             continue
         if group and line.number - group[-1].number > NEAR:
             yield from _made(capture, group)

@@ -12,6 +12,9 @@ from loadpath.reading.service import read_bytes
 from loadpath.traffic.result_file import to_json
 from loadpath.traffic.tables import level_name, tables_of
 
+_SUMMARY = "bench-measured"
+"""The figures in a sentence, as a finding: here the verdict and the tables say them."""
+
 
 def report_on(result: BenchResult, source: str = "bench result") -> Report:
     """Verdict, findings, tables. The findings are those of `loadpath read` on the saved result."""
@@ -21,6 +24,7 @@ def report_on(result: BenchResult, source: str = "bench result") -> Report:
     return msgspec.structs.replace(
         read,
         verdict=_verdict(result, read),
+        findings=tuple(found for found in read.findings if found.id != _SUMMARY),
         tables=(*read.tables, *tables_of(result)),
         steps=(),
         facts=(),

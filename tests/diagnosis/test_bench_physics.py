@@ -1,0 +1,78 @@
+"""Figures against what the card can do."""
+
+from __future__ import annotations
+
+import pytest
+
+from loadpath.core.report import Finding
+from loadpath.traffic.other_results import judged
+
+FRAGMENT = "300 requests, 3.41 req/s, 1746.2 tok/s, TTFT 387.4 ms, ITL 13.2 ms\n"
+SHARES = ("bench-near-roof", "bench-far-from-roof", "bench-share-of-roof")
+
+
+def findings(text: str, model: str = "", gpu: str = "", gpus: int = 1) -> dict[str, Finding]:
+    return {f.id: f for f in judged("paste", text.encode(), model=model, gpu=gpu, gpus=gpus).findings}
+
+
+def test_a_step_faster_than_its_weights_can_be_read_is_impossible() -> None:
+    found = findings(f"{FRAGMENT}27.31 GiB of weights, 1,792 GB/s\n")["bench-impossible-figure"]
+    assert found.certainty == "established" and found.severity == "warning"
+    assert found.figures["floor_seconds"] == pytest.approx(0.01636, rel=1e-3)
+    assert "13.2 ms" in found.title and "16.4 ms" in found.title
+    assert "speculative" in found.cause and "quantised" in found.cause and "card" in found.cause
+
+
+def test_model_and_card_by_name_leave_out_the_embedding_that_no_step_reads() -> None:
+    found = findings(FRAGMENT, "Qwen/Qwen3-14B", "RTX 5090")["bench-impossible-figure"]
+    assert found.figures["floor_seconds"] == pytest.approx(0.0156, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "gpus"),
+    [("Qwen/Qwen3-14B", "H200", 1), ("Qwen/Qwen3-14B", "RTX 5090", 2), ("Qwen/Qwen3-14B-AWQ", "RTX 5090", 1)],
+)
+def test_a_faster_card_two_cards_or_quantised_weights_make_it_possible(model: str, gpu: str, gpus: int) -> None:
+    found = findings(FRAGMENT, model, gpu, gpus)
+    assert "bench-impossible-figure" not in found
+    assert any(name in found for name in SHARES)
+
+
+def test_accepted_drafts_explain_it() -> None:
+    assert "bench-impossible-figure" not in findings(
+        f"{FRAGMENT}27.31 GiB of weights, 1,792 GB/s, acceptance length 2.1\n"
+    )
+
+
+def test_the_log_of_the_server_beside_it_tells_weights_and_card() -> None:
+    log = (
+        "INFO 01-01 10:00:00 [gpu_model_runner.py:2392] Model loading took 27.3149 GiB and 9.81 seconds\n"
+        "|   0  NVIDIA GeForce RTX 5090        Off |   00000000:01:00.0 Off |                  N/A |\n"
+        "GPU 0: NVIDIA GeForce RTX 5090 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
+    )
+    found = findings(log + FRAGMENT)["bench-impossible-figure"]
+    assert found.certainty == "likely"  # a mixture of experts would read less
+
+
+def test_nothing_is_held_against_a_card_that_the_weights_do_not_fit() -> None:
+    report = judged("paste", FRAGMENT.encode(), model="Qwen/Qwen3-32B", gpu="RTX 5090")
+    assert not any(f.id in ("bench-impossible-figure", *SHARES) for f in report.findings)
+    assert any("do not fit" in note for note in report.notes)
+
+
+def test_first_tokens_before_the_prompt_can_be_computed_come_from_a_cache() -> None:
+    text = "90 requests, 2.0 req/s, 256 tok/s, TTFT p50 20 ms, TPOT 40 ms, 16000 input tokens\n"
+    assert "bench-prefix-cache-measured" in findings(text, "Qwen/Qwen3-14B", "L40S")
+
+
+def test_llama_bench_against_the_bandwidth() -> None:
+    table = (
+        "| model | size | params | backend | ngl | test | t/s |\n"
+        "| ----- | ---: | -----: | ------- | --: | ---: | --: |\n"
+        "| acme 7B Q4_K | 4.00 GiB | 7.00 B | CUDA | 99 | tg128 | {rate} ± 0.5 |\n"
+        "\nGPU 0: NVIDIA L4 (UUID: GPU-11111111-2222-3333-4444-555555555555)\n"
+    )
+    assert "bench-impossible-figure" in findings(table.format(rate="120.00"))
+    assert findings(table.format(rate="55.00"))["bench-share-of-roof"].figures["share_of_roof"] == pytest.approx(
+        0.79, abs=0.02
+    )
