@@ -152,3 +152,20 @@ def test_schemes_split_names() -> None:
     assert rest == "Qwen/Qwen3-8B" and scheme is not None and scheme.stored is not None
     assert scheme.stored.zero_point and scheme.stored.modules == LINEAR
     assert split_scheme("Qwen/Qwen3-8B") == ("Qwen/Qwen3-8B", None)
+
+
+def test_a_publisher_is_not_given_another_publishers_variant() -> None:
+    own, other = model("nvidia/Qwen3.6-35B-A3B-NVFP4"), model("RedHatAI/Qwen3.6-35B-A3B-NVFP4")
+    assert own is not None and own.quantisation is not None
+    assert other is not None and other.quantisation is not None
+    assert own.basis == "config" and other.basis == "inferred"
+    assert "attention" in other.quantisation.modules and "recurrent" not in other.quantisation.modules
+    here = model("/models/Qwen3.6-35B-A3B-NVFP4")
+    assert here is not None and here.id == own.id
+
+
+def test_awq_of_a_publisher_that_groups_32_weights() -> None:
+    shape = model("cyankiwi/Qwen3-Next-80B-A3B-Instruct-AWQ-4bit")
+    assert shape is not None and shape.quantisation is not None
+    assert shape.quantisation.group_size == 32
+    assert "recurrent" not in shape.quantisation.modules

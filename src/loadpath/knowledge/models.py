@@ -26,7 +26,7 @@ from loadpath.core.shape import (
     Tower,
 )
 from loadpath.knowledge.cache import cached
-from loadpath.knowledge.schemes import split_scheme
+from loadpath.knowledge.schemes import COMPRESSORS, split_scheme
 
 _TABLE = Path(__file__).parent / "models.toml"
 _SIBLINGS = ("instruct", "it", "chat", "hf", "base")
@@ -112,6 +112,18 @@ def key_of(name: str) -> str:
     return re.sub(r"[^a-z0-9.+()]+", "", last)
 
 
+def publisher_of(name: str) -> str:
+    """The organisation of a hub id, in lower case; empty for other names."""
+    organisation, slash, rest = name.strip().lower().partition("/")
+    return organisation if slash and rest and "/" not in rest else ""
+
+
+@cache
+def _identified() -> dict[str, _Row | _Variant]:
+    """Rows by their whole ids, in lower case."""
+    return {row.id.lower(): row for row in _rows()}
+
+
 @cache
 def _index() -> dict[str, _Row | _Variant]:
     """Rows by the keys of their ids and aliases; where two claim one key, an id goes before an alias."""
@@ -139,7 +151,9 @@ def names() -> tuple[str, ...]:
 @cache
 def model(name: str) -> ModelShape | None:
     """The shape of the model that people call `name`; None where the table does not know it."""
-    if row := _index().get(key_of(name)):
+    publisher = publisher_of(name)
+    row = _identified().get(name.strip().lower()) or _index().get(key_of(name))
+    if row and not (isinstance(row, _Variant) and publisher in COMPRESSORS and publisher_of(row.id) != publisher):
         return _called(_shape(row), row, key_of(name))
     if row := _sibling(key_of(name)):
         return _renamed(row, name, f"shape of {row.id}")
@@ -153,7 +167,7 @@ def model(name: str) -> ModelShape | None:
     if isinstance(row, _Variant):  # a second scheme on a quantised checkpoint: only its own name says what it holds
         return None
     shape = _renamed(row, name, f"shape of {row.id}, stored as usual for {scheme.name}")
-    return msgspec.structs.replace(shape, quantisation=scheme.quantisation(row.family), **scheme.changes)
+    return msgspec.structs.replace(shape, quantisation=scheme.quantisation(row.family, publisher), **scheme.changes)
 
 
 def close(name: str, most: int = 5) -> tuple[str, ...]:

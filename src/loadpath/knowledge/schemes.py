@@ -16,6 +16,13 @@ _GGUF_MODULES: frozenset[Role] = LINEAR | frozenset[Role]({"embedding", "lm_head
 _BLOCK_FP8 = ("qwen", "deepseek", "glm_moe_dsa", "minimax", "mimo", "step", "kimi")
 """Families whose own FP8 releases have scales of 128 x 128 blocks."""
 
+COMPRESSORS = frozenset({"redhatai", "neuralmagic", "cyankiwi", "cpatonn"})
+"""Organisations whose quantised checkpoints are made with llm-compressor."""
+_LINEAR_ATTENTION = ("qwen3_5", "qwen3_next")
+"""Families whose linear attention llm-compressor's recipes leave in 16 bits."""
+_GROUPS_OF_32 = frozenset({"cyankiwi", "cpatonn"})
+"""Organisations whose "AWQ" is symmetric, in groups of 32."""
+
 
 class Scheme(msgspec.Struct, frozen=True):
     """A scheme by `name`; `stored`: how its checkpoints usually store linear layers."""
@@ -25,11 +32,19 @@ class Scheme(msgspec.Struct, frozen=True):
     changes: dict[str, Any] = {}
     """Fields of the shape that the name sets besides (`dtype`)."""
 
-    def quantisation(self, family: str) -> Quantisation | None:
-        """What is usual for a model of `family`."""
-        if self.name == "FP8" and family.startswith(_BLOCK_FP8):
+    def quantisation(self, family: str, publisher: str = "") -> Quantisation | None:
+        """What is usual for a model of `family`, and for a `publisher` (an organisation in lower case)."""
+        if self.name == "FP8" and family.startswith(_BLOCK_FP8) and publisher not in COMPRESSORS:
             return _stored("fp8", 8, "float", strategy="block", block=(128, 128), activation_bits=8)
-        return self.stored
+        found = self.stored
+        if found is None or found.method == "gguf":
+            return found
+        if self.name == "AWQ" and publisher in _GROUPS_OF_32:
+            found = _stored("compressed-tensors", 4, "int", group_size=32, strategy="group")
+        compressed = found.method == "compressed-tensors" or publisher in COMPRESSORS
+        if compressed and family.startswith(_LINEAR_ATTENTION):
+            found = msgspec.structs.replace(found, modules=found.modules - {"recurrent"})
+        return found
 
 
 def _stored(method: str, bits: int, kind: Literal["int", "float", ""] = "", **more: Any) -> Quantisation:

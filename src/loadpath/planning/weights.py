@@ -11,12 +11,12 @@ from functools import lru_cache
 import msgspec
 
 from loadpath.core.plan import Basis
-from loadpath.core.shape import LatentAttention, ModelShape, Quantisation
+from loadpath.core.shape import Attention, LatentAttention, ModelShape, Quantisation
 from loadpath.planning.allocator import counted
 from loadpath.planning.formats import SCALE_BYTES, dtype_bytes, scheme_of, stored
 from loadpath.planning.layer_tensors import Tensor
 from loadpath.planning.mxfp4 import Mxfp4Kernel, bias_arrays, matrix_arrays
-from loadpath.planning.split import Split, ceil_div, stage_layers
+from loadpath.planning.split import Split, ceil_div, kv_heads, stage_layers
 from loadpath.planning.tensors import Group, drafter_tensors, tensors
 
 
@@ -25,9 +25,11 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
 
     `allocator`: figures count whole allocator blocks. `vocab_multiple`: the vocabulary is padded to it. `rope_tables`:
     every rank holds the cos/sin tables in the model's dtype; `rope_per_layer`: every layer holds its own.
-    `latent_copies`: MLA's up-projection is kept a second time in 16 bits for decoding. `mxfp4`: the kernel that the
-    experts are laid out for. `zero_points`: those of symmetric GPTQ files stay loaded though no kernel reads them.
-    `casts_float32`: float32 checkpoints are served in 16 bits. `stored`: nothing of all this, the files' own bytes.
+    `latent_copies`: MLA's up-projection is kept a second time in 16 bits for decoding. `value_copies`: where values are
+    the keys (Gemma 4), the key projection is loaded a second time as theirs. `mxfp4`: the kernel that the experts are
+    laid out for; `nvfp4_rows`: the multiple to which NVFP4 experts without a gate are padded. `zero_points`: those of
+    symmetric GPTQ files stay loaded though no kernel reads them. `casts_float32`: float32 checkpoints are served in 16
+    bits. `stored`: nothing of all this, the files' own bytes.
     """
 
     allocator: bool = True
@@ -35,7 +37,9 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
     rope_tables: bool = True
     rope_per_layer: bool = False
     latent_copies: bool = True
+    value_copies: bool = True
     mxfp4: Mxfp4Kernel = ""
+    nvfp4_rows: int = 1
     zero_points: bool = False
     casts_float32: bool = True
     stored: bool = False
@@ -44,7 +48,13 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True, cache_hash=True):
 TORCH_ENGINE = Keeping()
 """vLLM and SGLang without a card's or version's particulars."""
 AS_STORED = Keeping(
-    allocator=False, vocab_multiple=1, rope_tables=False, latent_copies=False, casts_float32=False, stored=True
+    allocator=False,
+    vocab_multiple=1,
+    rope_tables=False,
+    latent_copies=False,
+    value_copies=False,
+    casts_float32=False,
+    stored=True,
 )
 """The checkpoint's own bytes."""
 
@@ -77,6 +87,8 @@ def weights(
         arrays += [("drafter", size) for _, size in extra]
     if keeping.latent_copies:
         arrays += [("copies", size) for size in _latent_copies(shape, split)]
+    if keeping.value_copies:
+        arrays += [("copies", size) for size in _value_copies(shape, split, width)]
     sizes = [size for _, size in arrays]
     blocks = counted(sizes) if keeping.allocator else sizes
     by_role: dict[str, int] = {}
@@ -127,9 +139,19 @@ def _of_groups(
 def _of_tensors(
     these: tuple[Tensor, ...], quantisation: Quantisation | None, width: int, keeping: Keeping, plain: bool = False
 ) -> Iterator[tuple[str, int]]:
+    ungated = any(tensor.name == "w13" and tensor.parts == 1 for tensor in these)
     for tensor in these:
+        if ungated and tensor.role == "experts" and scheme_of(tensor, quantisation, plain) == "nvfp4":
+            tensor = _padded_expert(tensor, keeping.nvfp4_rows)
         for size in _sizes(tensor, quantisation, width, keeping, plain):
             yield tensor.role, size
+
+
+def _padded_expert(tensor: Tensor, multiple: int) -> Tensor:
+    """An expert matrix whose width (the up-projection's rows, the down-projection's columns) is a multiple."""
+    if tensor.name == "w13":
+        return msgspec.structs.replace(tensor, rows=ceil_div(tensor.rows, multiple) * multiple)
+    return msgspec.structs.replace(tensor, cols=ceil_div(tensor.cols, multiple) * multiple)
 
 
 def _sizes(
@@ -156,3 +178,14 @@ def _latent_copies(shape: ModelShape, split: Split) -> Iterator[int]:
             if isinstance(mixer, LatentAttention):
                 heads = ceil_div(mixer.heads, split.heads)
                 yield 2 * heads * (mixer.nope_dim + mixer.v_dim) * mixer.kv_rank
+
+
+def _value_copies(shape: ModelShape, split: Split, width: int) -> Iterator[int]:
+    """Bytes of key projections that stand for those of the values too: one figure a layer."""
+    kept = shape.quantisation.kept_layers if shape.quantisation else frozenset()
+    for index in stage_layers(len(shape.layers), split):
+        for mixer in shape.layers[index].mixers:
+            if isinstance(mixer, Attention) and mixer.value_is_key and not mixer.reuses_cache:
+                rows = kv_heads(mixer, split.heads) * mixer.head_dim
+                copy = Tensor("v", "attention", rows, shape.hidden, linear=True)
+                yield sum(stored(copy, shape.quantisation, width, index in kept))

@@ -60,3 +60,18 @@ def test_keeping_is_stated_per_card_and_version() -> None:
     assert keeping(gpt_oss, (9, 0), (0, 11, 2)).mxfp4 == "triton-early"
     assert keeping(gemma, (8, 9), (0, 5, 4)).rope_per_layer and not keeping(gemma, (8, 9), (0, 19, 0)).rope_per_layer
     assert keeping(gemma, None, (0, 19, 0)) == Keeping(zero_points=True)
+
+
+def test_experts_without_a_gate_are_padded_to_fp4_tiles_on_blackwell() -> None:
+    shape = shape_of("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4")  # experts 1,856 wide: 928 on each of two ranks
+    padded, plain = (
+        weights(shape, Split(tp=2), keeping(shape, card, (0, 19, 0))).by_role["experts"] for card in ((12, 0), (9, 0))
+    )
+    assert padded / plain == pytest.approx(1024 / 928, rel=0.001)
+
+
+def test_keys_that_stand_for_values_are_loaded_twice() -> None:
+    shape = shape_of("google/gemma-4-31B-it")
+    held = weights(shape, Split(), keeping(shape, (12, 0), (0, 23, 0)))
+    assert held.by_role["copies"] == pytest.approx(10 * 4 * 512 * 5376 * 2, rel=0.1)
+    assert held.bytes == pytest.approx(58.99 * GIB, rel=0.002)

@@ -108,3 +108,16 @@ def test_recurrent_models_cache_no_prefixes_before_late_releases() -> None:
 def test_plain_sizes_in_gib_are_bytes() -> None:
     assert opts((0, 24, 0), kv_cache_memory_bytes="4GiB").kv_bytes == 4 * GIB
     assert opts((0, 24, 0), cpu_offload_gb="2.5").offload_bytes == round(2.5 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "first"),
+    [("T4", (0, 8, 5), True), ("T4", (0, 11, 0), False), ("A10", (0, 8, 5), False), ("A10", (0, 7, 3), True)],
+)
+def test_cards_before_ampere_kept_the_first_engine_until_it_was_removed(
+    gpu: str, version: tuple[int, ...], first: bool
+) -> None:
+    found = opts(version, gpu, max_model_len="10000", max_num_seqs="1")
+    assert found.v0 is first
+    assert found.max_num_batched_tokens == (10000 if first else 2048)
+    assert found.prefix_caching is not first

@@ -100,3 +100,12 @@ def test_the_experts_kernel_decides_what_is_kept(
     settings = {key.replace("_", "-"): value for key, value in given.items()}
     o = options(Deployment(shape, cards_of(gpu), version=version, settings=settings))
     assert experts.buffers(shape, experts.routing(o), cards_of(gpu)[0].capability or (0, 0)) == kept
+
+
+def test_the_first_engine_samples_nothing_where_prompts_are_divided() -> None:
+    # A context of 131,072 tokens divides prompts by default: 512 tokens a step in 0.6.4, 2,048 from 0.6.5 on.
+    early, late = (peak("meta-llama/Llama-3.1-8B-Instruct", version, "A10") for version in ((0, 6, 4), (0, 7, 3)))
+    assert early.sampler == late.sampler == 0
+    assert late.forward == 4 * early.forward
+    assert late.peak == pytest.approx(0.22 * GIB, rel=0.02)
+    assert peak("meta-llama/Llama-3.1-8B-Instruct", (0, 7, 3), "A10", max_model_len="8192").sampler > late.peak

@@ -16,6 +16,11 @@ SHARED_BYTES = 4 * GIB
 """Memory that an otherwise idle host keeps of what it shares with the GPU (GB10)."""
 MODULES_BYTES, GRAPH_MODULES_BYTES = 133 * MIB, 123 * MIB
 """Kernels loaded by the pass (0.13 GiB, 0.11 to 0.17), and by trying graphs inside the measured span (0.18 to 0.26: 0.25)."""
+FIRST_ENGINE_BYTES, FIRST_ENGINE_SLOT_BYTES = 50 * MIB, 150 * MIB
+"""Kernels of the first engine, which compiles nothing (0.01 to 0.09 GiB in five starts of 0.7 and 0.8), and its communicator
+over PCIe (0.20 to 0.32 in all: three starts on two and four cards)."""
+COUNTED_CONTEXT_BYTES = 300 * MIB
+"""0.6.4 counted the CUDA context with what is outside PyTorch: 0.35 and 0.39 GiB in all (RTX 3090, V100)."""
 SWITCH_COMMUNICATOR_BYTES, LINK_COMMUNICATOR_BYTES, SLOT_COMMUNICATOR_BYTES = 430 * MIB, 270 * MIB, 50 * MIB
 """Buffers of a communicator that come with its first use: behind NVSwitch (0.42 GiB: H100, 0.11), over NVLink (0.26: V100,
 0.6), over PCIe (0.05: cards of 16 and 24 GB, 0.9 to 0.22)."""
@@ -68,16 +73,23 @@ def _context(card: Card) -> int:
 
 def non_torch(card: Card, options: Options) -> int:
     """Growth outside PyTorch's allocator between the baseline and the end of the measured pass."""
-    tries_graphs = releases.GRAPH_ESTIMATE <= options.version < releases.CONSUMED_BY_DEVICE and not options.eager
-    size = MODULES_BYTES + (GRAPH_MODULES_BYTES if tries_graphs else 0)
-    ranks = options.tensor_parallel
+    size, ranks = _modules(options), options.tensor_parallel
     if ranks == 1:
         return size + (SLOT_COMMUNICATOR_BYTES if options.pipeline_parallel > 1 else 0)
     if options.version >= releases.LATE_COMMUNICATORS and nvswitch(card):
         return size + SWITCH_BYTES + _doublings(ranks)
     if options.version < releases.NCCL_BEFORE_BASELINE and nvswitch(card):
         size += EARLY_COMMUNICATOR_BYTES + _doublings(ranks)
-    return size + _communicator(card)
+    return size + _communicator(card, options.v0)
+
+
+def _modules(options: Options) -> int:
+    """Kernels that the pass loads, and in one release the context."""
+    if options.v0:
+        context = COUNTED_CONTEXT_BYTES if releases.MEASURED_PEAK <= options.version < (0, 6, 5) else 0
+        return FIRST_ENGINE_BYTES + context
+    tries_graphs = releases.GRAPH_ESTIMATE <= options.version < releases.CONSUMED_BY_DEVICE and not options.eager
+    return MODULES_BYTES + (GRAPH_MODULES_BYTES if tries_graphs else 0)
 
 
 def error(card: Card) -> float:
@@ -89,11 +101,12 @@ def _doublings(ranks: int) -> int:
     return DOUBLING_BYTES * (ranks.bit_length() - 2)
 
 
-def _communicator(card: Card) -> int:
+def _communicator(card: Card, first_engine: bool = False) -> int:
     if nvswitch(card):
         return SWITCH_COMMUNICATOR_BYTES
     linked = card.link_bytes_per_s is not None and card.link_bytes_per_s >= LINK
-    return LINK_COMMUNICATOR_BYTES if linked else SLOT_COMMUNICATOR_BYTES
+    slot = FIRST_ENGINE_SLOT_BYTES if first_engine else SLOT_COMMUNICATOR_BYTES
+    return LINK_COMMUNICATOR_BYTES if linked else slot
 
 
 def nvswitch(card: Card) -> bool:

@@ -12,6 +12,9 @@ MACHETE_SINCE = (0, 6, 3)
 """Hopper's mixed-input kernel: it leaves the zero points of symmetric GPTQ files where they are; Marlin drops them."""
 PADDED_TRITON_SINCE = (0, 13)
 """triton_kernels 3.5 pads packed values to 64 x 64 (between a start of about 0.11-0.12 without and one of 0.19 with)."""
+BLACKWELL = (10, 0)
+NVFP4_ROWS = 128
+"""NVFP4 experts without a gate are padded to the tiles of their swizzled scales where the card multiplies FP4 itself."""
 SHARED_ROPE_SINCE = (0, 6)
 """Gemma 2 built a cos/sin table in every layer before it used the shared ones (seen in 0.5.4)."""
 
@@ -24,6 +27,7 @@ def keeping(shape: ModelShape, capability: tuple[int, int] | None, version: tupl
     mxfp4 = quantisation is not None and "mxfp4" in (quantisation.format, quantisation.expert_format)
     return Keeping(
         mxfp4=mxfp4_kernel(card, version) if mxfp4 else "",
+        nvfp4_rows=NVFP4_ROWS if card >= BLACKWELL else 1,
         zero_points=card == HOPPER and version >= MACHETE_SINCE,
         rope_per_layer=shape.family == "gemma2" and version < SHARED_ROPE_SINCE,
     )

@@ -40,6 +40,10 @@ class Options(msgspec.Struct, frozen=True, cache_hash=True):
     """What the arithmetic needs to know. Sizes in bytes, lengths in tokens; 0 or None: not set."""
 
     version: Version
+    v0: bool
+    """The first engine: all releases before 0.8, later ones on cards that the second did not serve yet."""
+    chunked: bool
+    """Prompts may be divided over steps."""
     second_runner: bool
     tensor_parallel: int
     pipeline_parallel: int
@@ -78,10 +82,6 @@ class Options(msgspec.Struct, frozen=True, cache_hash=True):
     lora_slots: int
     lora_rank: int
     custom_all_reduce: bool
-
-    @property
-    def v0(self) -> bool:
-        return self.version < releases.V1_DEFAULT
 
     @property
     def in_flight_tokens(self) -> int:
@@ -163,10 +163,16 @@ def options(deployment: Deployment) -> Options:
     second = _second_runner(shape, version)
     speculation = _speculation(given, shape)
     eager = given.flag("enforce-eager") or given.text("O", "optimization-level") == "0"
-    batched, seqs = _batch(given, version, card, length, bool(shape.towers))
-    prefix = given.flag("enable-prefix-caching", _prefix_caching(shape, version))
+    v0 = _first_engine(version, card)
+    # V0 divided prompts by default for long contexts only, and not for models with encoders.
+    divides = not v0 or (length > 32768 and version >= (0, 5, 5) and not shape.towers)
+    chunked = given.flag("enable-chunked-prefill", divides)
+    batched, seqs = _batch(given, version, card, length, chunked, v0, bool(shape.towers))
+    prefix = given.flag("enable-prefix-caching", _prefix_caching(shape, version, v0))
     return Options(
         version=version,
+        v0=v0,
+        chunked=chunked,
         second_runner=second,
         tensor_parallel=_tensor_parallel(given),
         pipeline_parallel=given.whole("pipeline-parallel-size", "pp") or 1,
@@ -234,27 +240,35 @@ def _kv_dtype(given: _Settings, shape: ModelShape, version: Version) -> str:
     return named
 
 
-def _batch(given: _Settings, version: Version, card: Card, length: int, towers: bool) -> tuple[int, int]:
+def _first_engine(version: Version, card: Card) -> bool:
+    """0.8 to 0.10 fell back to the first engine before Ampere; 0.11 has only the second."""
+    if version < releases.V1_DEFAULT:
+        return True
+    return version < releases.V0_REMOVED and card.capability is not None and card.capability < (8, 0)
+
+
+def _batch(
+    given: _Settings, version: Version, card: Card, length: int, chunked: bool, v0: bool, towers: bool
+) -> tuple[int, int]:
     """Tokens and requests of one step: what the profiling pass is made of (C.3)."""
     set_tokens, set_seqs = given.whole("max-num-batched-tokens"), given.whole("max-num-seqs")
-    tokens, seqs = _default_batch(version, card)
-    if version < releases.V1_DEFAULT:
-        # Chunked by default for long contexts, but not for models with encoders.
-        chunked = given.flag("enable-chunked-prefill", length > 32768 and version >= (0, 5, 5) and not towers)
+    tokens, seqs = _default_batch(version, card, v0)
+    if v0:
         step = 512 if (0, 4, 3) <= version < (0, 6, 5) else 2048
         tokens = step if chunked else max(length, MULTIMODAL_TOKENS if towers else 2048)
     elif given.text("performance-mode") == "throughput":
         tokens, seqs = 2 * tokens, 2 * seqs
-    if version >= releases.V1_DEFAULT and not given.flag("enable-chunked-prefill", True):
+    if not v0 and not chunked:
         tokens = max(tokens, length)
     seqs = set_seqs or seqs
-    tokens = set_tokens or min(tokens, seqs * length)
+    # Only the second engine keeps the step within what its requests could hold.
+    tokens = set_tokens or (tokens if v0 else min(tokens, seqs * length))
     return tokens, seqs if set_seqs else min(seqs, tokens)
 
 
-def _default_batch(version: Version, card: Card) -> tuple[int, int]:
+def _default_batch(version: Version, card: Card, v0: bool) -> tuple[int, int]:
     """`vllm serve`: 8,192 tokens and 1,024 requests on cards of 70 GiB and more (A100 and GB10 excepted), else 2,048 and 256."""
-    if version < releases.V1_DEFAULT:
+    if v0:
         return 2048, 256
     large = card.total_bytes >= 70 * GIB and not _a100(card, version) and not card.unified_memory
     if version < (0, 8, 5):
@@ -276,9 +290,9 @@ def _graph_sizes(given: _Settings) -> tuple[int, ...]:
     return tuple(sorted(int(size) for size in re.findall(r"\d+", text or "")))
 
 
-def _prefix_caching(shape: ModelShape, version: Version) -> bool:
+def _prefix_caching(shape: ModelShape, version: Version, v0: bool) -> bool:
     """On by default in V1; for models with recurrent layers only in late releases."""
-    return version >= (releases.HYBRID_PREFIX_CACHING if recurrent(shape) else releases.V1_DEFAULT)
+    return not v0 and (not recurrent(shape) or version >= releases.HYBRID_PREFIX_CACHING)
 
 
 def _state_mode(given: _Settings, version: Version, prefix: bool, shape: ModelShape) -> StateMode:

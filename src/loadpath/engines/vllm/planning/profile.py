@@ -73,7 +73,8 @@ def activation(shape: ModelShape, options: Options, device: Device, last_stage: 
     inside = forward * batch + _latent_workspace(shape, options)
     if shape.towers and options.v0:
         inside += shape.hidden * options.dtype_bytes * batch  # text and image embeddings, merged beforehand
-    if not last_stage:
+    if not last_stage or (options.v0 and options.chunked):
+        # The first engine sampled nothing in the pass where prompts are divided (0.6.4 and 0.7, three logged starts).
         return Activation(kept + inside, kept, 0, inside)
     rows = min(options.max_num_seqs, batch)
     rows_bytes = _logit_bytes(options, device, rows) * shape.vocab

@@ -7,6 +7,7 @@ from loadpath.planning.deployment import Version
 NEWEST: Version = (0, 33, 0)
 MEASURED_PEAK: Version = (0, 6, 4)
 V1_DEFAULT: Version = (0, 8, 0)
+V0_REMOVED: Version = (0, 11, 0)
 OWN_MEMORY_ONLY: Version = (0, 9, 1)
 """From here a V1 engine charges its own memory only, and checks that its share is free before it loads."""
 HYBRID_GROUPS: Version = (0, 9, 2)
