@@ -35,6 +35,8 @@ def test_a_client_that_is_late_measured_itself() -> None:
     late = ClientLoad(cpu_share=0.7, lag=around(0.004), late_share=0.2)
     found = findings(client=late)["bench-client-bound"]
     assert "20%" in found.cause and "median ITL of 30 ms" in found.cause
+    starved = findings(client=ClientLoad(cpu_share=0.05, lag=around(0.2), late_share=0.5))["bench-client-bound"]
+    assert "other processes" in starved.cause and "taskset -c 0" in starved.remedies[0].command
 
 
 def test_never_steady_and_cold_first() -> None:

@@ -8,7 +8,7 @@ from statistics import median
 
 from loadpath.core.case import Case
 from loadpath.core.facts.traffic import BenchClient, Benchmark, BenchTimeline, BenchWarmUp
-from loadpath.core.report import Finding
+from loadpath.core.report import Finding, Remedy
 from loadpath.diagnosis.bench_phases import slow_stretches, slowed
 from loadpath.diagnosis.rule import Rule, finding
 
@@ -21,6 +21,13 @@ MANY_ERRORS = 0.5
 FEW_REQUESTS = 100
 COLD = 3.0
 POWER_SHARE = 0.25
+STARVED = (
+    Remedy(
+        "Give the client a core that neither the server nor anything else uses", "taskset -c 0 loadpath bench URL …"
+    ),
+    Remedy("Send from another machine, near the server"),
+)
+"""What helps a client that is late without being busy: more processes would not."""
 
 
 def judge_errors(case: Case) -> Iterator[Finding]:
@@ -44,13 +51,18 @@ def judge_client(case: Case) -> Iterator[Finding]:
     client = case.all(BenchClient)[-1]
     if client.cpu_share < BUSY and client.late_share < LATE:
         return
+    starved = client.cpu_share < BUSY / 2  # late without being busy: the cores were others'
     gaps = [b.itl.p50 for b in case.all(Benchmark) if b.itl and b.itl.p50]
     beside = f", beside a median ITL of {min(gaps) * 1e3:.3g} ms" if gaps else ""
     yield finding(
         "bench-client-bound", (client,), case=case,
-        title=f"Client-bound: the measuring process used {client.cpu_share:.0%} of a core",
+        title="Client-bound: the measuring process had to wait for a core"
+        if starved
+        else f"Client-bound: the measuring process used {client.cpu_share:.0%} of a core",
         cause=f"The client used {client.cpu_share:.0%} of one core and its event loop was late for {client.late_share:.0%} of the time, by "
-        f"{client.lag_p99 * 1e3:.3g} ms at p99{beside}. TTFT and ITL hold that delay: they are upper bounds of the server's.",
+        f"{client.lag_p99 * 1e3:.3g} ms at p99{beside}. TTFT and ITL hold that delay: they are upper bounds of the server's."
+        + (" It asked for little: other processes held the cores." if starved else ""),
+        remedies=STARVED if starved else None,
         figures={"cpu_share": client.cpu_share, "late_share": client.late_share, "lag_p99_seconds": client.lag_p99},
     )  # fmt: skip
 
