@@ -39,6 +39,7 @@ class Asked(msgspec.Struct, frozen=True):
     volumes: tuple[str, ...]
     cdi: bool
     runtime_class: str
+    gate: str
 
 
 @click.command("launch", context_settings=PASS_ON)
@@ -60,6 +61,13 @@ class Asked(msgspec.Struct, frozen=True):
     "--volume", "volumes", multiple=True, metavar="SRC:DST[:rw]", help="Mount for --train; read-only unless :rw."
 )
 @click.option("--cdi", is_flag=True, help="GPUs by CDI (--device nvidia.com/gpu=…) instead of the runtime hook.")
+@click.option(
+    "--gate",
+    type=click.Choice(["health", "ready"]),
+    default="health",
+    show_default=True,
+    help="What health checks ask: the engine's page, or a generated token (`loadpath ready` in the image). --run waits for it.",
+)
 @click.option("--runtime-class", default="", metavar="NAME", help="runtimeClassName of the pod (nvidia).")
 def command(words: tuple[str, ...], **given: Any) -> None:
     """Write the files that start an engine with the settings of a plan; every line carries its reason.
@@ -147,6 +155,7 @@ def _options(asked: Asked) -> Any:
     return Options(
         name=asked.name, image=asked.image, port=asked.port, host=asked.host, devices=devices, cache=asked.cache,
         cdi=asked.cdi, runtime_class=asked.runtime_class, bare=asked.kind in BARE,
+        gate=asked.gate == "ready",
     )  # fmt: skip
 
 

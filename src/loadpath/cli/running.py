@@ -31,12 +31,22 @@ def run_and_follow(made: Launch, kind: str) -> int:
     script.write_text(written(made, kind), encoding="utf-8")
     click.echo(f"starting: sh {script}", err=True)
     if kind == "command":
-        return _process(script, folder / "log")
+        return _gated(made, _process(script, folder / "log"))
     started = subprocess.run(["sh", str(script)], capture_output=True, text=True)
     if started.returncode:
         raise Unreadable(f"{kind} run failed ({started.returncode}): {started.stderr.strip()}")
     click.echo(f"started {started.stdout.strip()[:12]}; `{kind} stop {made.name}` ends it", err=True)
-    return _container([kind, "logs", "-f", made.name])
+    return _gated(made, _container([kind, "logs", "-f", made.name]))
+
+
+def _gated(made: Launch, status: int) -> int:
+    """After a good start: wait for real generations where that was asked for, and end with that status."""
+    if status or not (made.probes and made.probes.generates):
+        return status
+    host = "127.0.0.1" if made.host in ("0.0.0.0", "::") else made.host
+    url = f"http://{f'[{host}]' if ':' in host else host}:{made.port}"
+    words = [sys.executable, "-m", "loadpath", "ready", url, "--warm", "--timeout", f"{made.probes.start_seconds}s"]
+    return subprocess.run(words).returncode
 
 
 def _process(script: Path, log: Path) -> int:

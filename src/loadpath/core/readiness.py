@@ -12,7 +12,18 @@ StageName = Literal["port", "health", "models", "first-token", "warm"]
 STAGES: tuple[StageName, ...] = ("port", "health", "models", "first-token", "warm")
 StageState = Literal["holds", "fails", "skipped", "unseen"]
 FailureKind = Literal[
-    "closed", "loading", "unhealthy", "no-model", "no-key", "refused", "no-token", "stream-error", "unsteady", "gone", ""
+    "closed",
+    "loading",
+    "unhealthy",
+    "no-model",
+    "no-key",
+    "refused",
+    "no-token",
+    "stream-error",
+    "cut",
+    "unsteady",
+    "gone",
+    "",
 ]
 """`closed`: no connection; `loading`: the server says so; `gone`: it had answered in an earlier stage."""
 

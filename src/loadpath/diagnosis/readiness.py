@@ -21,6 +21,7 @@ _ROWS = {
     "refused": "ready-refused",
     "no-token": "ready-no-token",
     "stream-error": "ready-stream-error",
+    "cut": "ready-cut",
     "unsteady": "ready-not-steady",
     "gone": "ready-gone",
 }

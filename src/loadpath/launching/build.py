@@ -51,6 +51,8 @@ class Options(msgspec.Struct, frozen=True):
     cache: str = ""
     cdi: bool = False
     runtime_class: str = ""
+    gate: bool = False
+    """Health checks ask for a generated token."""
     bare: bool = False
     """The program itself is started, without a container around it."""
 
@@ -89,7 +91,7 @@ def launch(
         port=port,
         host=options.host,
         shm_bytes=shm_for(plan.gpus),
-        probes=_probes(plan, start),
+        probes=_probes(plan, start, options.gate),
         memory_bytes=HOST_BASE + plan.host_bytes,
         cdi=options.cdi,
         runtime_class=options.runtime_class,
@@ -178,11 +180,11 @@ def predicted_start(plan: Plan) -> int:
     return math.ceil(IMPORT_SECONDS + read + COMPILE_SECONDS.get(plan.engine, 5))
 
 
-def _probes(plan: Plan, start: EngineStart) -> Probes:
+def _probes(plan: Plan, start: EngineStart, generates: bool) -> Probes:
     predicted = predicted_start(plan)
     given = max(LEAST_PATIENCE, math.ceil(PATIENCE * predicted / 60) * 60)
     why = f"a cold start takes about {show_seconds(predicted)} (assumed: 1 GB/s from disk); {start.health}: {start.health_means}"
-    return Probes(start.health, given, predicted, why)
+    return Probes(start.health, given, predicted, why, generates)
 
 
 def _header(plan: Plan) -> tuple[str, ...]:

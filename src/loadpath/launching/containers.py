@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable
 
 from loadpath.core.units import GIB
-from loadpath.launching.spec import Launch
+from loadpath.launching.gate import SECONDS, WHY, gate_words
+from loadpath.launching.spec import Launch, Probes
 
 Reasoned = tuple[str, str]
 """A line, and why it is there."""
@@ -49,6 +50,8 @@ def _options(made: Launch) -> list[Reasoned]:
         lines.append(("--ulimit stack=67108864", "deep stacks of compiler and loader threads"))
     if serving:
         lines.append((f"--publish {made.host}:{made.port}:{made.port}", f"reachable from {_reach(made.host)}"))
+    if made.probes and made.probes.generates:
+        lines += _health(made, made.probes)
     for mount in made.mounts:
         lines.append(
             (
@@ -60,6 +63,14 @@ def _options(made: Launch) -> list[Reasoned]:
         text = variable.name if variable.secret else f"{variable.name}={shlex.quote(variable.value)}"
         lines.append((f"--env {text}", variable.why))
     return lines
+
+
+def _health(made: Launch, probes: Probes) -> list[Reasoned]:
+    return [
+        (f"--health-cmd {shlex.quote(shlex.join(gate_words(made)))}", WHY),
+        (f"--health-start-period {probes.start_seconds}s", probes.why),
+        (f"--health-timeout {SECONDS}s", "a first generation takes seconds"),
+    ]
 
 
 def gpu_options(made: Launch) -> list[Reasoned]:

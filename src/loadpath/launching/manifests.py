@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from loadpath.core.units import GIB
+from loadpath.launching.gate import SECONDS, WHY, gate_words
 from loadpath.launching.spec import Launch, Probes
 
 PERIOD = 10
@@ -67,12 +68,12 @@ def _compose_gpus(made: Launch) -> Iterator[str]:
 
 def _compose_health(made: Launch, probes: Probes) -> Iterator[str]:
     url = f"http://127.0.0.1:{made.port}{probes.path}"
-    test = ["CMD-SHELL", f"curl -sf {url} || exit 1"]
-    yield _line(4, "healthcheck:", probes.why)
+    test = ["CMD", *gate_words(made)] if probes.generates else ["CMD-SHELL", f"curl -sf {url} || exit 1"]
+    yield _line(4, "healthcheck:", f"{WHY}; {probes.why}" if probes.generates else probes.why)
     yield f"      test: {json.dumps(test)}"
     yield _line(6, f"start_period: {probes.start_seconds}s", "failures in this time do not count")
     yield f"      interval: {PERIOD}s"
-    yield "      timeout: 5s"
+    yield f"      timeout: {SECONDS if probes.generates else 5}s"
     yield "      retries: 3"
 
 
@@ -145,25 +146,28 @@ def _container(made: Launch) -> Iterator[str]:
         "              cpu: 4",
     )
     if made.probes:
-        yield from _probes(made.probes)
+        yield from _probes(made, made.probes)
     yield from ("          volumeMounts:", "            - {name: shm, mountPath: /dev/shm}")
     for number, mount in enumerate(made.mounts):
         read_only = ", readOnly: true" if mount.read_only else ""
         yield f"            - {{name: {_volume_name(number)}, mountPath: {_scalar(mount.target)}{read_only}}}"
 
 
-def _probes(probes: Probes) -> Iterator[str]:
+def _probes(made: Launch, probes: Probes) -> Iterator[str]:
     get = f"httpGet: {{path: {probes.path}, port: http}}"
+    asked = f"exec: {{command: {json.dumps(gate_words(made))}}}" if probes.generates else get
     failures = math.ceil(probes.start_seconds / PERIOD)
-    yield _line(10, "startupProbe:", probes.why)
-    yield f"            {get}"
+    yield _line(10, "startupProbe:", f"{WHY}; {probes.why}" if probes.generates else probes.why)
+    yield f"            {asked}"
     yield f"            periodSeconds: {PERIOD}"
+    if probes.generates:
+        yield _line(12, f"timeoutSeconds: {SECONDS}", "a first generation takes seconds; the default is 1 s")
     yield _line(12, f"failureThreshold: {failures}", f"{failures * PERIOD} s before the start is given up")
     yield _line(10, "readinessProbe:", "takes it out of the Service while it does not answer")
     yield from (
-        f"            {get}",
+        f"            {asked}",
         f"            periodSeconds: {PERIOD}",
-        "            timeoutSeconds: 5",
+        f"            timeoutSeconds: {SECONDS if probes.generates else 5}",
         "            failureThreshold: 3",
     )
     yield _line(10, "livenessProbe:", "restarts a dead server; slow to act, for a restart costs a whole start")

@@ -41,6 +41,8 @@ class Probes(msgspec.Struct, frozen=True):
     start_seconds: int
     predicted_seconds: int
     why: str
+    generates: bool = False
+    """Asked by `loadpath ready`, in the container, for a real generation instead of the health page."""
 
 
 class Launch(msgspec.Struct, frozen=True):

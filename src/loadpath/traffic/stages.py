@@ -155,8 +155,10 @@ def _kind(exchange: Exchange | None) -> tuple[FailureKind, bool]:
             return "closed", False
         case "timeout" | "empty":
             return "no-token", False
-        case "error-chunk" | "cut" | "bad-answer":
+        case "error-chunk":
             return "stream-error", False
+        case "cut" | "bad-answer":
+            return "cut", False
         case "http" if exchange and exchange.status in (502, 503, 504):
             return "loading", False
         case "http" if exchange and exchange.status in (401, 403):
