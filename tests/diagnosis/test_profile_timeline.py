@@ -163,3 +163,17 @@ def test_kernels_of_a_graph_are_known_by_the_call_that_launched_it() -> None:
         steps += [Work("rms_norm_kernel", 1000.0 * n + 80 + 10 * k, 1000.0 * n + 88 + 10 * k, n + 1) for k in range(50)]
     found = {f.id for f in judged(steps, calls).findings}
     assert "profile-launch-bound" not in found and "profile-host-bound" in found
+
+
+def test_a_handful_of_kernels_has_no_pace() -> None:
+    report = judged(*eager_decode(steps=1, kernels=8))
+    assert {f.id for f in report.findings} >= {"profile-short"} and report.verdict.state == "unknown"
+
+
+def test_clocks_that_are_apart_make_causes_likely_only() -> None:
+    work, calls = eager_decode()
+    late = [Call(c.name, c.start + 40, c.end + 40, c.number) for c in calls]
+    report = judged(work, late)
+    blamed = [f for f in report.findings if f.severity == "warning"]
+    assert blamed and all(f.certainty == "likely" or f.id == "profile-gpu-idle" for f in blamed)
+    assert "the recorded clocks of host and GPU are apart" in blamed[0].cause

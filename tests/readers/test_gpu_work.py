@@ -35,7 +35,8 @@ def test_calls_are_known_by_what_they_do_to_the_order_of_work() -> None:
     assert plain_call("cudaLaunchKernelExC_v11060_ptsz") == "cudaLaunchKernelExC"
     roles = {"cudaLaunchKernel_v7000": "launch", "cuLaunchKernelEx": "launch", "cudaGraphLaunch_v10000": "graph-launch",
              "cudaStreamSynchronize": "sync", "cudaMemcpy": "sync", "cudaMemcpyAsync": "copy", "cudaFree": "allocation",
-             "cuMemCreate": "allocation", "cudaEventQuery": "other", "cudaMemsetAsync": "copy"}  # fmt: skip
+             "cuMemCreate": "allocation", "cudaEventQuery": "other", "cudaMemsetAsync": "copy", "hipModuleLaunchKernel": "launch",
+             "hipMemcpyWithStream": "sync", "hipFree": "allocation"}  # fmt: skip
     assert {call: role_of(call) for call in roles} == roles
 
 

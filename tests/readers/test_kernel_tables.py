@@ -6,7 +6,7 @@ import pytest
 
 from conftest import read_text
 from loadpath.core.facts.profile import ApiTime, CopyTime, KernelProfile, KernelTime
-from loadpath.readers.ncu_metrics import scale
+from loadpath.readers.ncu_metrics import number, scale
 from recordings import details, printed, raw
 
 METRICS = {
@@ -34,6 +34,13 @@ def only(text: str) -> dict[str, object]:
 )  # fmt: skip
 def test_units(unit: str, factor: float) -> None:
     assert scale(unit) == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1,205.00", 1205), ("3,000,000", 3e6), ("9,00", 9), ("1.024,5", 1024.5), ("n/a", None)]
+)
+def test_figures_of_either_locale(text: str, value: float | None) -> None:
+    assert number(text) == value
 
 
 def test_the_raw_page_has_a_launch_a_line_and_its_units_under_the_head() -> None:

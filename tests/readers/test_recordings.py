@@ -94,11 +94,11 @@ def test_each_process_numbers_its_gpus_anew(tmp_path: Path) -> None:
 
 
 def test_a_graph_that_was_recorded_as_a_whole_counts_as_work(tmp_path: Path) -> None:
-    work = [Work("", 100.0 * n, 100.0 * n + 90, n + 1, kind="graph") for n in range(20)]
-    calls = [Call("cudaGraphLaunch_v10000", 100.0 * n - 10, 100.0 * n - 4, n + 1) for n in range(20)]
+    work = [Work("", 100.0 * n, 100.0 * n + 90, n + 1, kind="graph") for n in range(40)]
+    calls = [Call("cudaGraphLaunch_v10000", 100.0 * n - 10, 100.0 * n - 4, n + 1) for n in range(40)]
     report = read_paths([str(nsys_export(tmp_path / "graphs.sqlite", work, calls))])
     (gpu,) = facts(report, GpuTimeline)
-    assert gpu["graph_launches"] == 20 and gpu["busy_seconds"] == pytest.approx(1.8e-3)
+    assert gpu["graph_launches"] == 40 and gpu["busy_seconds"] == pytest.approx(3.6e-3)
     assert not facts(report, LaunchCost)
     assert {f.id for f in report.findings} >= {"profile-gpu-busy", "profile-graphs-whole"}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from loadpath.core.case import Case
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.profile import SMALL_GAP, ApiTime, GpuTimeline, LaunchCost, LongGap, TimelineRead
@@ -24,6 +26,10 @@ IDLE, BUSY = 0.2, 0.1
 """Shares of the recorded time without work: from the first on it is a fault, up to the second the GPU counts as busy."""
 PART = 0.1
 """A cause of gaps is told from this share of the recorded time on."""
+FEW = 30
+"""Pieces of work: fewer have no pace that could be judged."""
+SKEWED = 0.02
+"""Share of kernels that begin before their call, from which on the clocks are not believed."""
 PAUSE = 0.5
 """Seconds: so long a gap is a pause of the whole program (start, no requests), not the pace of its steps."""
 
@@ -31,6 +37,9 @@ PAUSE = 0.5
 def judge(case: Case) -> Iterator[Finding]:
     for timeline in sorted(case.all(GpuTimeline), key=lambda t: -t.idle_share):
         if timeline.span_seconds <= 0:
+            continue
+        if (work := timeline.kernels + timeline.graph_launches) < FEW:
+            yield finding("profile-short", [timeline], case=case, values=_values(timeline) | {"work": f"{work:,}"})
             continue
         yield from _paused(case, timeline)
         if timeline.idle_share <= BUSY:
@@ -110,17 +119,45 @@ _SAID = {
 }
 
 
+WAITS = "Queued work waits for events of other streams, for copies, or for other ranks."
+
+
 def _idle(case: Case, timeline: GpuTimeline) -> Finding:
     parts = sorted(timeline.gap_seconds.items(), key=lambda item: -item[1])
     told = [_SAID[cause].format(percent(spent / timeline.span_seconds)) for cause, spent in parts if spent > 0]
-    values = _values(timeline) | {"parts": "; ".join(told), "longest": show_time(timeline.longest_gap_seconds)}
+    values = _values(timeline) | {
+        "parts": "; ".join(told), "longest": show_time(timeline.longest_gap_seconds), "apart": _apart(case, timeline),
+        "waits": WAITS if of_span(timeline, "queued") >= PART else None,
+    }  # fmt: skip
     facts = [timeline, *_longest(case, timeline)[:3]]
     return finding("profile-gpu-idle", facts, case=case, values=values, figures=_figures(timeline))
 
 
 def _causes(case: Case, timeline: GpuTimeline) -> Iterator[Finding]:
+    """What the gaps waited for; only likely where the clocks of host and GPU disagree."""
+    for made in _told_causes(case, timeline):
+        if apart := _apart(case, timeline):
+            yield msgspec.structs.replace(made, certainty="likely", cause=f"{made.cause} {apart}")
+        else:
+            yield made
+
+
+def _apart(case: Case, timeline: GpuTimeline) -> str:
+    """A sentence on clocks that are apart; "" where they agree."""
+    cost = _cost(case, timeline)
+    if cost is None or cost.early < SKEWED * cost.launches:
+        return ""
+    early = f"{cost.early:,} of {cost.launches:,} kernels begin before their launch call does"
+    return f"{early}: the recorded clocks of host and GPU are apart."
+
+
+def _cost(case: Case, timeline: GpuTimeline) -> LaunchCost | None:
+    return next((c for c in case.all(LaunchCost) if c.gpu == timeline.gpu and beside(timeline, c)), None)
+
+
+def _told_causes(case: Case, timeline: GpuTimeline) -> Iterator[Finding]:
     small = timeline.small_gap_seconds / timeline.span_seconds
-    cost = next((c for c in case.all(LaunchCost) if c.gpu == timeline.gpu and beside(timeline, c)), None)
+    cost = _cost(case, timeline)
     launch_bound = small >= PART and cost is not None and not uses_graphs(timeline)
     if launch_bound and cost is not None:
         yield _launch_bound(case, timeline, cost, small)
@@ -184,7 +221,7 @@ def _host_bound(case: Case, timeline: GpuTimeline, share: float) -> Finding:
 RULES = (
     Rule(judge, needs=(GpuTimeline,), makes=(
         "profile-pause", "profile-gpu-busy", "profile-gpu-idle", "profile-launch-bound", "profile-sync-drain",
-        "profile-allocation-stalls", "profile-host-bound",
+        "profile-allocation-stalls", "profile-host-bound", "profile-short",
     ), uses=(LongGap, ApiTime, LaunchCost)),
     Rule(empty, needs=(TimelineRead,), makes=("profile-no-gpu-work",)),
 )  # fmt: skip

@@ -9,12 +9,12 @@ from loadpath.core.facts.profile import Role
 
 LONGEST = 72
 _VERSION = re.compile(r"_v\d+$|_ptsz$|_ptds$")
-_SYNC = re.compile(r"Synchronize$|^cu(da)?Memcpy(?!.*Async)|^cudaMemcpy.*ToSymbol$|^cudaStreamWaitValue")
-_LAUNCH = re.compile(r"^cu(da)?Launch(Cooperative)?Kernel|^cudaLaunch$")
-_GRAPH = re.compile(r"^cu(da)?GraphLaunch")
-_ALLOCATION = re.compile(r"^cu(da)?(Mem)?(Malloc|Free|Alloc|HostAlloc|HostRegister|HostUnregister|AddressReserve|Create|Map|Unmap"
+_SYNC = re.compile(r"Synchronize$|^(?:cu(?:da)?|hip)Memcpy(?!.*Async)|^cudaMemcpy.*ToSymbol$|^cudaStreamWaitValue")
+_LAUNCH = re.compile(r"^(?:cu(?:da)?|hip)(?:Module|Ext)*Launch(?:Cooperative)?Kernel|^cudaLaunch$")
+_GRAPH = re.compile(r"^(?:cu(?:da)?|hip)GraphLaunch")
+_ALLOCATION = re.compile(r"^(?:cu(?:da)?|hip)(Mem)?(Malloc|Free|Alloc|HostAlloc|HostRegister|HostUnregister|AddressReserve|Create|Map|Unmap"
                          r"|SetAccess|Release)")  # fmt: skip
-_COPY = re.compile(r"^cu(da)?Mem(cpy|set|Prefetch)")
+_COPY = re.compile(r"^(?:cu(?:da)?|hip)Mem(cpy|set|Prefetch)")
 
 
 def plain_call(name: str) -> str:

@@ -197,5 +197,5 @@ def _launch_line(trace: Trace, gpu: int, kernels: list[Kernel]) -> Iterator[str]
             "gpu": gpu, "launches": len(own), "call_seconds": median(e - s for _, (s, e) in own) * NS,
             "kernel_seconds": median(k.end - k.start for k, _ in own) * NS,
             "outrun": sum(k.end - k.start < e - s for k, (s, e) in own),
-            "delay_seconds": median(k.start - s for k, (s, _) in own) * NS,
+            "early": sum(k.start < s for k, (s, _) in own), "delay_seconds": median(k.start - s for k, (s, _) in own) * NS,
         })  # fmt: skip

@@ -72,6 +72,7 @@ _STALL = re.compile(r"^smsp__average_warps_issue_stalled_(\w+?)_per_issue_active
 _FLOPS = re.compile(r"^sms?p?__sass_thread_inst_executed_op_([fdh])(add|mul|fma)_pred_on\.sum$")
 _PREFIX = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _UNIT = re.compile(r"^([numkKMGTP]?)(byte|hz|second|s|inst|sector|request)(?![a-z])(.*)$")
+_DECIMAL_COMMA = re.compile(r"^-?\d{1,3}(?:\.\d{3})*,\d{1,2}$|^-?\d+,\d{1,2}$")
 _TIMES = re.compile(r"^([num]?)s(?:econd)?$")
 STALL_NAMES = {
     "long_scoreboard": "data from global or local memory (long scoreboard)",
@@ -96,7 +97,9 @@ STALL_NAMES = {
 
 
 def number(text: str) -> float | None:
-    """`"13,548,923.25"`, `"12.4"`; None for `n/a` and text."""
+    """`"13,548,923.25"`, `"12.4"`, and as some locales print it `"9,00"` and `"1.024,50"`; None for `n/a` and text."""
+    if _DECIMAL_COMMA.match(text):
+        text = text.replace(".", "").replace(",", ".")
     try:
         return float(text.replace(",", ""))
     except ValueError:

@@ -22,7 +22,7 @@ from loadpath.readers.cuda_names import plain_call, role_of, short_kernel
 _HEAD = re.compile(r"^\s*Time ?\(%\)\s*,?\s*Total Time \((ns|us|ms|s)\)")
 _DASHES = re.compile(r"^[\s-]*-{3,}[\s-]*$")
 _FACTOR = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_CALL = re.compile(r"^cu(?:da)?[A-Z]\w+$")
+_CALL = re.compile(r"^(?:cu(?:da)?|hip)[A-Z]\w+$")
 _COPY = re.compile(r"^\[?CUDA (memcpy|memset)\s*([\w-]*)", re.I)
 _DIRECTIONS = {"htod": "host-to-device", "dtoh": "device-to-host", "dtod": "device-to-device", "ptop": "peer-to-peer"}
 _OTHER = ("Range", "Style", "PID", "Event Type")

@@ -137,6 +137,8 @@ class LaunchCost(Fact, frozen=True, kw_only=True):
     call_seconds: float
     kernel_seconds: float
     outrun: int
+    early: int = 0
+    """Kernels that begin before their call does: the recording's clocks of host and GPU are apart."""
     delay_seconds: float | None = None
 
 
