@@ -55,7 +55,11 @@ def _near(plan: Plan, doubt: int) -> bool:
 
 
 def _tempered(found: Finding, plan: Plan, doubt: int) -> Finding:
-    """A finding on predicted lines is established only where the plan's own error cannot turn it round."""
+    """A finding on predicted lines is established only where the plan's own error cannot turn it round.
+
+    Checks on the live machine are left out: nothing has been started there.
+    """
+    found = msgspec.structs.replace(found, next_checks=())
     if found.certainty != "established" or (not plan.fits and not _near(plan, doubt)):
         return found
     return msgspec.structs.replace(found, certainty="likely")

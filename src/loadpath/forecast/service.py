@@ -79,6 +79,7 @@ def answer(request: Request, wants: Wants, progress: Progress | None = None) -> 
 
 def plan(request: Request) -> Report:
     """The report on a start that has not happened. Raises PlanRefused where the request cannot be planned."""
+    from loadpath.forecast.change import remedied
     from loadpath.forecast.judge import judged
     from loadpath.forecast.speed import speed, with_speed
 
@@ -88,9 +89,9 @@ def plan(request: Request) -> Report:
         made = msgspec.structs.replace(made, notes=(*notes, *made.notes))
     found = speed(made, deployed)
     if found is None:
-        return judged(made)
+        return remedied(judged(made), deployed)
     bounds, table = found
-    return _with(judged(with_speed(made, bounds)), table)
+    return remedied(_with(judged(with_speed(made, bounds)), table), deployed)
 
 
 def _idle_cards(request: Request) -> tuple[str, ...]:

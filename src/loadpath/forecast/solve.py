@@ -24,6 +24,8 @@ from loadpath.planning.deployment import Deployment
 MOST_SHOWN = 8
 HIGH_SHARE = 0.95
 """The greatest share of a card that leaves room for what engines take outside their budget (about 2 GiB on 48 GiB)."""
+HIGH_STATIC = 0.88
+"""The same for SGLang, whose share leaves out activations and graphs: they need the rest."""
 SMALL_PASS = 2048
 LINEAR: frozenset[Role] = frozenset({"attention", "mlp", "experts", "shared-experts", "recurrent"})
 FP8 = Quantisation("fp8", 8, "float", strategy="tensor", activation_bits=8, modules=LINEAR, online=True)
@@ -56,7 +58,7 @@ def solve(deployed: Deployment, concurrency: float = 1.0, length: int | None = N
         if not wanted:
             raise PlanRefused(f"{deployed.engine} has no flag for the context length")
         deployed = with_settings(deployed, wanted)
-    found = list(itertools.islice(_minimal(deployed, concurrency), MOST_SHOWN))
+    found = list(itertools.islice(solutions(deployed, concurrency), MOST_SHOWN))
     rows = tuple(_row(changes, made) for changes, made in found)
     asked = f"{concurrency:g} x {length:,} tokens" if length else f"{concurrency:g} full-length requests"
     note = (
@@ -73,14 +75,15 @@ def solve(deployed: Deployment, concurrency: float = 1.0, length: int | None = N
 
 def _row(changes: tuple[Change, ...], made: Plan) -> tuple[Cell, ...]:
     flags = " ".join(c.command for c in changes if c.command)
-    return (_words(changes), flags, made.weights_bytes, made.kv_bytes, made.kv_tokens, round(made.max_concurrency, 2))
+    return (words(changes), flags, made.weights_bytes, made.kv_bytes, made.kv_tokens, round(made.max_concurrency, 2))
 
 
-def _words(changes: tuple[Change, ...]) -> str:
+def words(changes: tuple[Change, ...]) -> str:
+    """The changes in a phrase."""
     return "; ".join(c.what for c in changes) or "nothing: it fits as it is"
 
 
-def _minimal(deployed: Deployment, concurrency: float) -> Iterator[Solution]:
+def solutions(deployed: Deployment, concurrency: float = 1.0) -> Iterator[Solution]:
     """Solutions by cost, without those that only add a change to one that fits already."""
     taken: list[frozenset[str]] = []
     for changes in sorted(_combinations(deployed), key=lambda cs: (sum(c.cost for c in cs), len(cs))):
@@ -88,7 +91,7 @@ def _minimal(deployed: Deployment, concurrency: float) -> Iterator[Solution]:
         if any(kept <= pulled for kept in taken):
             continue
         try:
-            made = planned(_changed(deployed, changes))
+            made = planned(changed(deployed, changes))
         except PlanRefused:
             continue  # this engine refuses the combination (heads not divisible, no FP8 on the card, …)
         if made.fits and made.max_concurrency >= concurrency:
@@ -97,7 +100,7 @@ def _minimal(deployed: Deployment, concurrency: float) -> Iterator[Solution]:
 
 
 def _combinations(deployed: Deployment) -> Iterator[tuple[Change, ...]]:
-    choices = [_shares(deployed), _passes(deployed), _caches(deployed), _weights(deployed), _parallel(deployed)]
+    choices = [_shares(deployed), _passes(deployed), _caches(deployed), weights_changes(deployed), _parallel(deployed)]
     for picked in itertools.product(*((None, *changes) for changes in choices)):
         yield tuple(change for change in picked if change is not None)
 
@@ -110,8 +113,11 @@ def _of(deployed: Deployment, what: str, lever_name: str, value: object, cost: i
 
 
 def _shares(deployed: Deployment) -> list[Change]:
-    made = list(_of(deployed, f"use {HIGH_SHARE:.0%} of the card", "memory-share", HIGH_SHARE, 1))
-    return [c for c in made if float(deployed.settings.get(next(iter(c.settings)), 0) or 0) < HIGH_SHARE]
+    high = HIGH_STATIC if deployed.engine == "sglang" else HIGH_SHARE
+    now = planned(deployed).utilisation
+    if now is not None and now >= high:
+        return []
+    return list(_of(deployed, f"use {high:.0%} of the card", "memory-share", high, 1))
 
 
 def _passes(deployed: Deployment) -> list[Change]:
@@ -124,7 +130,7 @@ def _caches(deployed: Deployment) -> list[Change]:
     return list(_of(deployed, "8-bit KV cache", "kv-dtype", value, 4))
 
 
-def _weights(deployed: Deployment) -> list[Change]:
+def weights_changes(deployed: Deployment) -> list[Change]:
     """Smaller weights than the stored ones."""
     stored = deployed.shape.quantisation
     bits = stored.bits if stored else 16
@@ -142,6 +148,8 @@ def _parallel(deployed: Deployment) -> list[Change]:
     """More cards of the same kind, by tensor parallelism."""
     have = len(deployed.cards)
     made: list[Change] = []
+    if len({card.name for card in deployed.cards}) > 1 or " MIG " in deployed.cards[0].name:
+        return []  # mixed cards have no "more of the same"; MIG slices cannot be joined
     for count in (2, 4, 8):
         if count > have:
             for change in _of(deployed, f"{count} cards", "tensor-parallel", count, 12 * (count // have)):
@@ -150,7 +158,8 @@ def _parallel(deployed: Deployment) -> list[Change]:
     return made
 
 
-def _changed(deployed: Deployment, changes: tuple[Change, ...]) -> Deployment:
+def changed(deployed: Deployment, changes: tuple[Change, ...]) -> Deployment:
+    """The deployment with these changes made."""
     for change in changes:
         deployed = with_settings(deployed, change.settings)
         if change.weights is not None:

@@ -32,6 +32,8 @@ MOST_EVIDENCE_CHARS = 600
 MOST_NOTED = 6
 MOST_ROWS = 60
 WIDEST_PLOT = 96
+ASKED_FOR = ("solve", "against", "beside", "sharing", "ways-to-share")
+"""Tables that answer an option of `plan`: they stand before the plan itself."""
 MOST_LINE = 200
 """Characters of a predicted line; engines dump all their settings in one."""
 
@@ -60,7 +62,10 @@ def blocks(report: Report, width: int, glyphs: Glyphs) -> list[RenderableType]:
     if report.plan:
         made.append(Text(planned.headline(report.plan), style="dim"))
     if root := report.root:
-        made += _cause(root)
+        made += _cause(root, evidence=report.plan is None)
+    asked = [table for table in report.tables if report.plan and table.id in ASKED_FOR]
+    for table in asked:
+        made += _figures(table, width)
     if report.layers:
         made += [_heading("Layers"), _in(_layers(report))]
     for heading, own in words.grouped(report):
@@ -70,7 +75,7 @@ def blocks(report: Report, width: int, glyphs: Glyphs) -> list[RenderableType]:
     for ledger in report.memory:
         made += [_heading(f"Memory of GPU {ledger.gpu}"), *_ledger(ledger, width)]
     made += _plan(report.plan) if report.plan else []
-    for table in report.tables:
+    for table in (table for table in report.tables if table not in asked):
         made += _figures(table, width)
         if chart := swept.chart(table):
             made.append(_in(plot(chart, min(width - 4, WIDEST_PLOT), glyphs)))
@@ -94,13 +99,14 @@ def _verdict(report: Report) -> RenderableType:
     return line
 
 
-def _cause(root: Finding) -> list[RenderableType]:
+def _cause(root: Finding, *, evidence: bool) -> list[RenderableType]:
+    """Why and what to change. The `evidence` of a plan stands in its predicted lines already."""
     made: list[RenderableType] = [Text(words.judgement(root), style="dim")]
     if root.cause and root.cause.strip(" .") != root.title.strip(" ."):
         made.append(_in(Text(root.cause), 0))
     if act := words.action(root):
         made.append(Text.assemble(("Operator: ", "bold"), act))
-    if root.evidence:
+    if root.evidence and evidence:
         made += [_heading("Evidence"), _in(_evidence(root))]
     if root.remedies:
         made += [_heading("What to change"), _in(_remedies(root))]
@@ -222,13 +228,16 @@ def _plan(plan: Plan) -> list[RenderableType]:
     """A plan's figures, what the engine will print, and what the numbers are made of."""
     made: list[RenderableType] = [_heading("Planned"), _in(_pairs(planned.figures(plan)))]
     if plan.lines:
-        lines = Group(
-            *(Text(line if len(line) <= MOST_LINE else line[:MOST_LINE] + " […]", style="dim") for line in plan.lines)
-        )
+        lines = Group(*(Text(_predicted(line), style="dim") for line in plan.lines))
         made += [_heading("The engine will print"), _in(lines)]
     if plan.identity:
         made += [_heading("Numbers"), _in(_pairs(planned.identity(plan.identity)))]
     return made
+
+
+def _predicted(line: str) -> str:
+    """A predicted line; those that dump all settings are cut, a refusal is not."""
+    return line if len(line) <= MOST_LINE or "Error" in line else line[:MOST_LINE] + " […]"
 
 
 def _pairs(rows: list[tuple[str, str]]) -> RenderableType:

@@ -10,6 +10,8 @@ from loadpath.core.units import show_bytes, show_count, show_seconds
 
 STATES = {"failed": "FAILED", "degraded": "DEGRADED", "healthy": "HEALTHY", "starting": "STARTING",
           "unknown": "NOT ENOUGH TO JUDGE"}  # fmt: skip
+PLANNED = ("sweep", "which-gpu", "training")
+"""Tables of plans that stand for the plan itself."""
 STEP_MARKS = {"done": "✔", "failed": "✘", "stalled": "…", "running": "▶", "skipped": "–", "unseen": "·"}
 ACTIONS = {
     "none": "nothing",
@@ -25,7 +27,11 @@ ACTIONS = {
 
 def state(report: Report) -> str:
     """The verdict's label: a plan is one, whatever it says."""
-    return "PLANNED" if report.plan else STATES[report.verdict.state]
+    return (
+        "PLANNED"
+        if report.plan or any(table.id in PLANNED for table in report.tables)
+        else STATES[report.verdict.state]
+    )
 
 
 def figure(name: str, value: Any) -> str:
