@@ -75,7 +75,7 @@ def _manners(
             yield msgspec.structs.replace(base, ignore_eos=False)
         yield msgspec.structs.replace(base, ignore_eos=False, usage_in_stream=False)
         if api == "chat":
-            yield msgspec.structs.replace(base, ignore_eos=False, limit="max_completion_tokens")
+            yield msgspec.structs.replace(base, ignore_eos=False, limit="max_completion_tokens", temperature=False)
 
 
 async def _ask(sender: Sender, maker: TextMaker, words: int) -> Exchange:

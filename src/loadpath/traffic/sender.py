@@ -38,6 +38,8 @@ class Manner(msgspec.Struct, frozen=True):
     usage_in_stream: bool = True
     ignore_eos: bool = True
     limit: str = "max_tokens"
+    temperature: bool = True
+    """Whether it takes a temperature (of 0)."""
     fields: dict[str, Any] = {}
     """Further fields of every body."""
 
@@ -87,7 +89,8 @@ class Sender:
             fields.setdefault(manner.limit, prompt.output)
             if manner.ignore_eos:
                 fields.setdefault("ignore_eos", True)
-        fields.setdefault("temperature", 0)
+        if manner.temperature:
+            fields.setdefault("temperature", 0)
         if manner.stream:
             fields["stream"] = True
             if manner.usage_in_stream:
