@@ -116,3 +116,12 @@ def test_one_kind_of_tensor_instruction_proves_only_that_it_ran() -> None:
     }
     assert only(raw("gemm", kinds))["figures"] == {"tensor_instructions": 8192}
     assert only(raw("gemm", {"sm__inst_executed_pipe_tensor_op_imma.sum": ("inst", "0")}))["figures"] == {}
+
+
+def test_a_long_raw_page_is_read_to_its_last_launch() -> None:
+    many = {f"smsp__counter_{n}.sum": ("inst", "1,234") for n in range(400)}
+    page = raw("sgemm", METRICS | many)
+    head, line = page.rsplit("\n", 2)[0], page.rsplit("\n", 2)[1]
+    text = head + "\n" + "".join(line.replace('"0"', f'"{n}"', 1) + "\n" for n in range(1, 500))
+    assert len(text) > 1 << 20
+    assert len([f for f in read_text(text).facts if f["type"] == KernelProfile.__name__]) == 499

@@ -37,14 +37,17 @@ class Launch(msgspec.Struct):
     stalls: dict[str, float] = {}
     said: dict[str, str] = {}
 
-    def take(self, section: str, name: str, unit: str, text: str) -> None:
+    def take(self, name: str, unit: str, text: str) -> None:
         """A metric of this launch; the first of two of one meaning is kept, of the tensor cores' the greatest."""
+        reason, found = stall(name), figure(name, unit)
+        if reason is None and found is None:
+            return
         value = number(text)
         if value is None:
             return
-        if reason := stall(name):
+        if reason is not None:
             self.stalls.setdefault(reason, value)
-        elif found := figure(section, name, unit):
+        elif found is not None:
             ours, factor = found
             if ours.startswith("tensor"):
                 self.figures[ours] = max(self.figures.get(ours, 0.0), value * factor)
@@ -94,12 +97,7 @@ def _details(head: list[str], lines: Sequence[Line]) -> list[Launch]:
         row = dict(zip(head, _cells(line.text), strict=False))
         launch = launches.setdefault(row.get("ID", ""), _launch(row, line))
         launch.last = line
-        launch.take(
-            row.get("Section Name", ""),
-            row.get("Metric Name", ""),
-            row.get("Metric Unit", ""),
-            row.get("Metric Value", ""),
-        )
+        launch.take(row.get("Metric Name", ""), row.get("Metric Unit", ""), row.get("Metric Value", ""))
         if row.get("Rule Name") and row.get("Rule Description"):
             launch.said[row["Rule Name"]] = row["Rule Description"]
     return list(launches.values())
@@ -116,7 +114,7 @@ def _raw(head: list[str], lines: Sequence[Line]) -> list[Launch]:
             continue
         launch = _launch(row, line)
         for name, text in row.items():
-            launch.take("", name, units.get(name, ""), text)
+            launch.take(name, units.get(name, ""), text)
         launches.append(launch)
     return launches
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 
 _DETAILS = {
     "duration": "seconds", "compute (sm) throughput": "compute", "sm [%]": "compute", "dram throughput": "dram",
@@ -117,7 +118,8 @@ def scale(unit: str) -> float:
     return factor * _PREFIX[found[1]] if found else factor
 
 
-def figure(section: str, name: str, unit: str) -> tuple[str, float] | None:
+@cache
+def figure(name: str, unit: str) -> tuple[str, float] | None:
     """Our name of a metric of either page, and the factor to plain units; None for one that is not looked at."""
     low = name.strip().lower()
     factor = scale(unit.strip())
@@ -145,6 +147,7 @@ def _by_pattern(name: str, factor: float) -> tuple[str, float] | None:
     return ("tensor_some", 0.01) if _TENSOR_SHARE.match(name) else None
 
 
+@cache
 def stall(name: str) -> str | None:
     """What a warp-state metric counts the waiting for: `long_scoreboard`."""
     found = _STALL.match(name.strip().lower())

@@ -58,7 +58,7 @@ def read(capture: Capture) -> Iterator[Fact]:
             rule = f"{section} {len(launch.said) + 1}"
             launch.said[rule] = told[1]
         elif metric := _METRIC.match(line.text) or _TIGHT.match(line.text):
-            launch.take(section, metric["name"], metric["unit"] or "", metric["value"].strip("()"))
+            launch.take(metric["name"], metric["unit"] or "", metric["value"].strip("()"))
             launch.last = line
         elif rule and line.text.strip() and not line.text.strip().startswith("-"):
             launch.said[rule] += " " + line.text.strip()

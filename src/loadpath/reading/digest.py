@@ -24,6 +24,18 @@ def is_digested(name: str, head: bytes) -> bool:
     return is_recording(name, head) or (_EVENTS in head and head.lstrip().startswith(b"{"))
 
 
+def is_table(head: bytes) -> bool:
+    """Whether this begins as a CSV of Nsight Compute: every line of it counts, so it is not sifted, however big."""
+    lines = (line for line in head.splitlines() if line.strip() and not line.startswith(b"=="))
+    return (first := next(lines, b"")).startswith(b'"ID",') and b'"Kernel Name"' in first
+
+
+def table_lines(chunks: Iterator[bytes]) -> list[Line]:
+    """The lines of such a table as they stand."""
+    text = b"".join(chunks).decode("utf-8", "replace")
+    return [Line(number, line, line) for number, line in enumerate(text.splitlines(), 1)]
+
+
 def digest_of(
     source: Source, head: bytes, chunks: Iterator[bytes], view: View = WHOLE
 ) -> tuple[list[Line], tuple[Skipped, ...]]:

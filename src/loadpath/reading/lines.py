@@ -10,7 +10,7 @@ from loadpath.core.text import Line
 from loadpath.intake.clean import clean, clean_numbered
 from loadpath.intake.sources import Source, sources
 from loadpath.readers.gpu_work import WHOLE, View
-from loadpath.reading.digest import digest_of, is_digested
+from loadpath.reading.digest import digest_of, is_digested, is_table, table_lines
 
 SMALL = 1 << 20
 """Bytes up to which every line is read; above, a source is sifted first (`intake.sieve`)."""
@@ -57,6 +57,8 @@ def lines_of(source: Source, view: View = WHOLE) -> tuple[list[Line], tuple[Skip
         if not (chunk := next(chunks, b"")):
             return clean(head), ()
         head += chunk
+    if is_table(head):
+        return table_lines(_chained(head, chunks)), ()
     from loadpath.intake.sieve import Sieve, as_utf8
     from loadpath.reading.signs import signs
 
