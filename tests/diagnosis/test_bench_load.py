@@ -17,7 +17,8 @@ def findings(figures: dict[str, Any] | None = None, **changes: Any) -> dict[str,
 
 
 def watched(**at: list[float]) -> tuple[MetricSample, ...]:
-    return tuple(MetricSample(time=t + 0.5, **{name: values[t] for name, values in at.items()}) for t in range(10))
+    rows: list[dict[str, Any]] = [{name: values[t] for name, values in at.items()} for t in range(10)]
+    return tuple(MetricSample(time=t + 0.5, **row) for t, row in enumerate(rows))
 
 
 def test_a_clean_run_has_no_warning() -> None:
@@ -71,3 +72,12 @@ def test_clocks_that_were_held_down() -> None:
     )
     found = findings(intervals=STEADY, gpus=cards)["bench-clocks-held"]
     assert "software power cap" in found.title and "1200 MHz" in found.cause
+
+
+def test_slow_stretches_are_tabled_with_their_phase() -> None:
+    stalled = Interval(begin=10.0, end=11.0, ttft_p50=2.0, itl_p50=0.03)
+    samples = (*watched(running=[16.0] * 10, waiting=[0.0] * 10), MetricSample(time=10.5, running=16.0, waiting=9.0))
+    report = report_on(made_result(intervals=(*STEADY, stalled), metrics=samples))
+    (table,) = (t for t in report.tables if t.id == "bench-phases")
+    assert table.rows == (("10.0 - 11.0 s", "TTFT", "5.7x", "queue", "9 requests waited"),)
+    assert "bench-slow-stretches" in {f.id for f in report.findings}

@@ -13,7 +13,14 @@ from loadpath.diagnosis.bench_phases import slow_stretches
 
 def timeline(**slow: Any) -> BenchTimeline:
     """Ten steady stretches of a second and one that differs."""
-    usual = {"ttft": 0.2, "itl": 0.02, "itl_max": 0.05, "prompt_rate": 1000.0, "first_tokens": 2, "lag_max": 0.001}
+    usual: dict[str, Any] = {
+        "ttft": 0.2,
+        "itl": 0.02,
+        "itl_max": 0.05,
+        "prompt_rate": 1000.0,
+        "first_tokens": 2,
+        "lag_max": 0.001,
+    }
     stretches = [Stretch(begin=float(t), end=t + 1.0, **usual) for t in range(10)]
     stretches.append(Stretch(begin=10.0, end=11.0, **{**usual, **slow}))
     return BenchTimeline(span=Span("r", 1, 1), stretches=tuple(stretches))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bench_results import around, made_result
 from loadpath.core.report import Finding
+from loadpath.core.traffic import BenchSettings, GpuSample, Interval
 from loadpath.traffic.other_results import judged
+from loadpath.traffic.report import report_on
 
 FRAGMENT = "300 requests, 3.41 req/s, 1746.2 tok/s, TTFT 387.4 ms, ITL 13.2 ms\n"
 SHARES = ("bench-near-roof", "bench-far-from-roof", "bench-share-of-roof")
@@ -63,6 +66,23 @@ def test_nothing_is_held_against_a_card_that_the_weights_do_not_fit() -> None:
 def test_first_tokens_before_the_prompt_can_be_computed_come_from_a_cache() -> None:
     text = "90 requests, 2.0 req/s, 256 tok/s, TTFT p50 20 ms, TPOT 40 ms, 16000 input tokens\n"
     assert "bench-prefix-cache-measured" in findings(text, "Qwen/Qwen3-14B", "L40S")
+
+
+def test_more_tokens_than_the_card_has_operations_for() -> None:
+    text = "900 requests, 60 req/s, 256 tok/s, TTFT 90 ms, TPOT 40 ms, 2048 input tokens\n"
+    found = findings(text, "Qwen/Qwen3-14B", "L40S")["bench-impossible-figure"]
+    assert "compute peak" in found.title and "prefix cache" in found.cause
+
+
+def test_an_idle_card_points_to_the_host() -> None:
+    settings = BenchSettings(requests=200, concurrency=(2,), gpu="H100 80GB")
+    slow = {"tpot": around(0.06), "itl": around(0.06), "mean_in_flight": 2.0, "request_rate": 0.13}
+    cards = tuple(GpuSample(time=t + 0.5, gpu=0, busy=0.4) for t in range(8))
+    stretches = tuple(Interval(begin=float(t), end=t + 1.0, itl_p50=0.06) for t in range(8))
+    report = report_on(made_result(slow, settings=settings, gpus=cards, intervals=stretches))
+    (found,) = (f for f in report.findings if f.id == "bench-far-from-roof")
+    assert "no kernel at all in 60%" in found.cause
+    assert any(check.command.startswith("nsys profile") for check in found.next_checks)
 
 
 def test_llama_bench_against_the_bandwidth() -> None:

@@ -55,6 +55,15 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
     def step(self, requests: int, context: int) -> Decode:
         return decode(self.load, self.cards, max(1, requests), context)
 
+    def compute_share(self, bench: Benchmark) -> float | None:
+        """Part of the cards' peak that the products of the run took, attention and cached prompts left out; None: not told."""
+        read = (bench.input_rate or _rate(bench, bench.input_mean)) * (1 - cached_share(bench))
+        made = bench.output_rate or _rate(bench, bench.output_mean)
+        if not self.whole or not read + made:
+            return None
+        needed = read * self.load.flops_per_token + made * (self.load.flops_per_token + self.load.head_flops)
+        return needed / (self.cards.flops_per_s * self.cards.tensor_parallel)
+
     def prompt(self, tokens: int, cached: int = 0) -> Prefill:
         return prefill(self.load, self.cards, tokens, cached)
 
@@ -176,6 +185,16 @@ def _named(name: str) -> Gpu | None:
     except CardUnknown:
         return None
     return by_id(cards[0].id) if cards[0].id and " MIG " not in cards[0].name else None
+
+
+def _rate(bench: Benchmark, tokens: float | None) -> float:
+    """Tokens a second from requests a second and tokens of each; 0 where either is not told."""
+    return (bench.request_rate or 0.0) * (tokens or 0.0)
+
+
+def cached_share(bench: Benchmark) -> float:
+    """Part of the prompt tokens that a prefix cache answered, as far as the result says."""
+    return min(1.0, bench.cached_tokens / bench.input_tokens) if bench.cached_tokens and bench.input_tokens else 0.0
 
 
 def in_flight(bench: Benchmark) -> float | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import median
 
 from loadpath.core.case import Case
-from loadpath.core.facts.traffic import Benchmark, LlamaBenchTest
-from loadpath.core.report import Finding
+from loadpath.core.facts.traffic import Benchmark, BenchTimeline, LlamaBenchTest
+from loadpath.core.report import Figures, Finding
 from loadpath.core.units import show_bytes
 from loadpath.diagnosis.bench_floor import Floor, context, floor_of, in_flight, pace, tokens_a_step
 from loadpath.diagnosis.cards import cards
@@ -15,11 +16,11 @@ from loadpath.knowledge.gpus import by_name
 
 SLACK = 0.97
 """A figure is impossible only below so much of its floor: tools round, and boards run a little above their nominal clock."""
-SPECULATES = 1.15
-"""Tokens a step from which on a result shows speculative decoding (or several tokens in a chunk)."""
+BOOST = 1.15
+"""Boards run above the clock that their peak rate is stated for, by about a tenth: more is impossible."""
 NEAR_ROOF, FAR_FROM_ROOF = 0.65, 0.35
-FEW = 8
-"""Requests at once below which the weights, not the cache, are nearly all that a step reads."""
+IDLE, MANY_SAMPLES = 0.8, 3
+"""NVML's utilisation below which a card waits between kernels, in so many stretches at least."""
 
 
 def ms(seconds: float) -> str:
@@ -97,12 +98,13 @@ def _share(case: Case, bench: Benchmark, floor: Floor, share: float, requests: i
         f"A step of {requests} requests cannot take less than {ms(step.itl_seconds)} on {floor.gpu or 'this card'} "
         f"({what}, {floor.told}; {step.limit}-bound); measured were {ms(gap)} a token: {share:.0%} of what the card allows."
     )
-    figures = {
-        "share_of_roof": round(share, 4),
-        "floor_seconds": step.itl_seconds,
-        "itl_seconds": gap,
-        "requests": requests,
-    }
+    if (computed := floor.compute_share(bench)) is not None:
+        base += f" All tokens of the run together took {computed:.1%} of the compute peak."
+    figures: Figures = {
+        "share_of_roof": round(share, 4), "floor_seconds": step.itl_seconds, "itl_seconds": gap, "requests": requests,
+    }  # fmt: skip
+    if computed is not None:
+        figures["share_of_compute"] = round(computed, 4)
     if share >= NEAR_ROOF and step.limit == "bandwidth":
         more = floor.step(requests * 2, context(bench))
         title = f"Decode runs at {share:.0%} of the {step.limit} roof with {requests} requests at once"
@@ -118,12 +120,44 @@ def _share(case: Case, bench: Benchmark, floor: Floor, share: float, requests: i
         title = f"Decode reaches {share:.0%} of the {step.limit} roof: the steps wait for something else"
         return finding(
             "bench-far-from-roof", (bench, *floor.facts), case=case, title=title,
-            cause=f"{base} What is left is time without memory traffic: the host's scheduling and launches, prompts that are "
-            "read in between, slow kernels, or lower clocks.",
+            cause=f"{base} {_what_is_left(case)}",
             values={"requests": requests}, figures=figures,
         )  # fmt: skip
     title = f"Decode reaches {share:.0%} of the {step.limit} roof with {requests} requests at once"
     return finding("bench-share-of-roof", (bench, *floor.facts), case=case, cause=base, title=title, figures=figures)
+
+
+def _what_is_left(case: Case) -> str:
+    """Where the rest of a step may go, by how busy the card was."""
+    timeline = case.last(BenchTimeline)
+    busy = [s.gpu_busy for s in timeline.stretches if s.gpu_busy is not None] if timeline else []
+    if len(busy) >= MANY_SAMPLES and median(busy) < IDLE:
+        idle = f"The GPU had no kernel at all in {1 - median(busy):.0%} of the time"
+        return f"{idle}: the host (scheduling, launches, tokenising) holds it up."
+    return (
+        "What is left is time without memory traffic: the host's scheduling and launches, prompts that are read in between, "
+        "slow kernels, or lower clocks."
+    )
+
+
+def judge_compute(case: Case) -> Iterator[Finding]:
+    """Tokens that would need more operations a second than the cards have."""
+    for bench in case.all(Benchmark):
+        floor = floor_of(case, bench)
+        share = floor.compute_share(bench) if floor and floor.fits else None
+        if floor is None or share is None or share <= BOOST:
+            continue
+        peak = floor.cards.flops_per_s * floor.cards.tensor_parallel
+        read, made = bench.input_rate or (bench.request_rate or 0) * (bench.input_mean or 0), bench.output_rate or 0
+        yield finding(
+            "bench-impossible-figure", (bench, *floor.facts), case=case, certainty="likely" if bench.same_prompts else "established",
+            title=f"{read + made:,.0f} tokens/s would need {share:.1f} times the card's compute peak",
+            cause=f"{read:,.0f} prompt and {made:,.0f} output tokens/s of the model ({floor.told}) are {share * peak / 1e12:,.0f} TFLOP/s; "
+            f"{floor.cards.tensor_parallel} x {floor.gpu} has {peak / 1e12:,.0f}. Prompts that come from the prefix cache are not computed "
+            "and explain it; otherwise the tokens are counted wrongly, the model is another one, or there are more cards.",
+            figures={"tokens_per_s": read + made, "share_of_compute": round(share, 3)},
+        )  # fmt: skip
+        return
 
 
 def judge_prompts(case: Case) -> Iterator[Finding]:
@@ -192,6 +226,7 @@ def judge_llama_bench(case: Case) -> Iterator[Finding]:
 _SHARES = ("bench-near-roof", "bench-far-from-roof", "bench-share-of-roof")
 RULES = (
     Rule(judge_impossible, (Benchmark,), ("bench-impossible-figure",)),
+    Rule(judge_compute, (Benchmark,), ("bench-impossible-figure",)),
     Rule(judge_share, (Benchmark,), _SHARES),
     Rule(judge_prompts, (Benchmark,), ("bench-prefix-cache-measured",)),
     Rule(judge_llama_bench, (LlamaBenchTest,), ("bench-impossible-figure", "bench-share-of-roof")),

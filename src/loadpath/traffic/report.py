@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from loadpath.core.facts.traffic import BenchTimeline
 from loadpath.core.report import Report, Verdict
+from loadpath.core.table import Column, Table
 from loadpath.core.traffic import BenchResult, Figures, Level
 from loadpath.core.units import show_count
 from loadpath.core.vocabulary import State
+from loadpath.diagnosis.bench_phases import slow_stretches
 from loadpath.reading.service import read_bytes
 from loadpath.traffic.result_file import to_json
 from loadpath.traffic.tables import level_name, tables_of
 
+MOST_PHASES = 12
 _SUMMARY = "bench-measured"
 """The figures in a sentence, as a finding: here the verdict and the tables say them."""
 
@@ -25,7 +29,7 @@ def report_on(result: BenchResult, source: str = "bench result") -> Report:
         read,
         verdict=_verdict(result, read),
         findings=tuple(found for found in read.findings if found.id != _SUMMARY),
-        tables=(*read.tables, *tables_of(result)),
+        tables=(*read.tables, *tables_of(result), *_phases(read)),
         steps=(),
         facts=(),
         skipped=(),
@@ -33,6 +37,22 @@ def report_on(result: BenchResult, source: str = "bench result") -> Report:
         notes=(*result.notes, *_notes(result), *unknown),
         bench=msgspec.to_builtins(msgspec.structs.replace(result, exchanges=())),
     )
+
+
+def _phases(read: Report) -> list[Table]:
+    """The slowest stretches of the timeline, each with the phase that took its time."""
+    told = next((fact for fact in read.facts if fact["type"] == BenchTimeline.__name__), None)
+    slow = slow_stretches(msgspec.convert(told, BenchTimeline)) if told else ()
+    if not slow:
+        return []
+    shown = sorted(sorted(slow, key=lambda one: -one.times)[:MOST_PHASES], key=lambda one: one.stretch.begin)
+    rows = tuple(
+        (f"{one.stretch.begin:.1f} - {one.stretch.end:.1f} s", one.figure, f"{one.times:.1f}x", one.phase, one.why)
+        for one in shown
+    )
+    columns = (Column("time"), Column("slow"), Column("the usual"), Column("phase"), Column("by"))
+    note = f"The worst {len(rows)} of {len(slow)}." if len(slow) > len(rows) else ""
+    return [Table("bench-phases", "Slow stretches", columns, rows, note)]
 
 
 def _physics(result: BenchResult) -> tuple[list[tuple[str, bytes]], list[str]]:
