@@ -169,3 +169,17 @@ def test_awq_of_a_publisher_that_groups_32_weights() -> None:
     assert shape is not None and shape.quantisation is not None
     assert shape.quantisation.group_size == 32
     assert "recurrent" not in shape.quantisation.modules
+
+
+@pytest.mark.parametrize(
+    ("name", "vocab", "rows"),
+    [
+        ("mistralai/Mixtral-8x22B-v0.1", 32000, 65536),
+        ("mistralai/Mixtral-8x22B-Instruct-v0.1", 32768, 65536),
+        ("internlm/internlm3-8b-instruct", 128512, 196608),
+        ("deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", 151936, 131072),
+    ],
+)
+def test_relatives_of_one_shape_keep_their_own_vocabulary_and_positions(name: str, vocab: int, rows: int) -> None:
+    shape = model(name)
+    assert shape is not None and (shape.vocab, shape.rope[0].rows) == (vocab, rows)
