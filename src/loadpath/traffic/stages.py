@@ -17,15 +17,15 @@ from loadpath.traffic.pages import Page, page
 from loadpath.traffic.prompts import Prompt
 from loadpath.traffic.sender import PATHS, Sender
 from loadpath.traffic.statistics import e2e, ttft
-from loadpath.traffic.steady import LEAST, steady_start
+from loadpath.traffic.steady import DRIFT, LEAST, steady_start
 from loadpath.traffic.texts import TextMaker
 
 HEALTH_SECONDS = 25.0
 """SGLang's page generates a token, and gives itself 20 s."""
 BRIEF = 3
 """Requests of a shape that show whether its first is cold."""
-TAIL = 5
-"""Steady requests in a row that end a warm-up."""
+TAIL = LEAST
+"""Steady requests in a row that end a warm-up: as many as the change-point needs to judge them."""
 MOST = 64
 """Requests of a shape after which a warm-up is given up."""
 RESOLUTION = 0.010
@@ -203,10 +203,9 @@ class Warmth:
         if not warming:
             last = self.values[-BRIEF:]
             return len(last) == BRIEF and steady_start(_coarse(last)).start == 0
-        if len(self.values) < LEAST:
+        if len(self.values) < TAIL:
             return False
-        found = [steady_start(_coarse(values)) for values in (self.values, self.firsts)]
-        return all(one.steady and len(self.values) - one.start >= TAIL for one in found)
+        return all(_settled(_coarse(values)) for values in (self.values, self.firsts))
 
     def why_not(self) -> str:
         """In words, with the figures."""
@@ -221,6 +220,16 @@ class Warmth:
     def middle(self) -> float | None:
         """Of the last few."""
         return median(self.firsts[-BRIEF:]) if self.firsts else None
+
+
+def _settled(values: Sequence[float]) -> bool:
+    """Whether enough values at the end are of one level: no change-point, and halves that agree where noise hides one."""
+    found = steady_start(values)
+    tail = values[found.start :]
+    if not found.steady or len(tail) < TAIL:
+        return False
+    early, late = sorted((median(tail[: len(tail) // 2]), median(tail[len(tail) // 2 :])))
+    return late <= DRIFT * early
 
 
 def _coarse(values: Sequence[float]) -> list[float]:
