@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import msgspec
@@ -78,9 +78,10 @@ def phased(exchanges: Sequence[Exchange], warmup: int | None, at_once: int = 1) 
             places[exchange.bucket].append(place)
     told: list[WarmUp] = []
     phases: dict[int, Phase] = {}
+    seen = Counter(x.bucket for x in ordered if not x.error)
     for bucket, own in places.items():
         warm, cold = _judged(bucket, [ordered[p] for p in own])
-        told.append(warm)
+        told.append(msgspec.structs.replace(warm, seen=seen[bucket]))
         for number, place in enumerate(own[: warm.requests]):
             phases[place] = "cold" if cold and not number else "warm-up"
     # What failed while the server warmed up belongs to the warm-up as well.

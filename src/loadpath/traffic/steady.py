@@ -39,7 +39,8 @@ def steady_start(values: Sequence[float]) -> Steadiness:
     """Where `values` (seconds, in the order of sending) become steady."""
     logs = [math.log(max(v, 1e-9)) for v in values]
     if len(logs) < LEAST:
-        cold = len(logs) > 1 and logs[0] - median(logs[1:]) > math.log(COLD_RATIO)
+        ratio = COLD_RATIO if len(logs) > 4 else 2 * COLD_RATIO  # beside two or three others only what is glaring
+        cold = len(logs) > 1 and logs[0] - median(logs[1:]) > math.log(ratio)
         return Steadiness(int(cold), True, "too few requests of this shape to tell more than the first one")
     cold = logs[0] - median(logs[1 : 1 + 2 * LEAST]) > math.log(COLD_RATIO)
     begin = start = int(cold)
