@@ -45,6 +45,13 @@ def test_what_does_not_add_up_is_said_with_both_figures(changes: dict[str, str],
     assert said.lower() in cause.lower()
 
 
+def test_a_rate_of_two_decimals_is_rounded_not_wrong() -> None:
+    assert not told(
+        successful_requests="5", benchmark_duration="330.00", request_throughput="0.02", total_generated="10240",
+        output_token_throughput="31.03", mean_TTFT="600.00", mean_TPOT="32.00", mean_E2EL="66000.00", maximum_request="1",
+    )  # fmt: skip
+
+
 def test_the_known_fragment_is_consistent_in_itself() -> None:
     report = read_text("300 requests, 3.41 req/s, 1746.2 tok/s, TTFT 387.4 ms, ITL 13.2 ms\n")
     assert not any(f.id == "bench-figures-contradict" for f in report.findings)
