@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from environments import program
 
@@ -35,7 +34,7 @@ class Client:
     command: Callable[[Work], list[str]]
     requests: tuple[int, int]
     streams: tuple[int, int]
-    environment: Mapping[str, str] = MappingProxyType({})
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def guidellm(work: Work) -> list[str]:

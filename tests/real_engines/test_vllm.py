@@ -16,13 +16,11 @@ from real_engines.running import Server, bench, run
 
 
 def test_the_first_request_is_seen_to_be_cold(vllm: Server, tmp_path: Path) -> None:
-    made = bench(tmp_path, vllm.url, "--requests", "40", "--concurrency", "1", "--input-tokens", "64",
-                 "--output-tokens", "16")  # fmt: skip
+    made = bench(tmp_path, vllm.url, "--requests", "40", "--concurrency", "1", "--output-tokens", "2")
     first = made.result.warm_up[0]
-    assert first.bucket == "first request" and first.cold_ttft and first.steady_ttft
-    assert first.cold_ttft > 1.3 * first.steady_ttft
-    assert made.result.exchanges[0].phase == "cold"
-    assert made.figures.ttft and made.figures.ttft.p50 < first.cold_ttft, "it is not among what was measured"
+    assert first.bucket == "first request" and first.cold_ttft
+    assert made.result.exchanges[0].phase == "cold", "it is not among what was measured"
+    assert made.figures.ttft and first.cold_ttft > 1.2 * made.figures.ttft.p50
 
 
 def test_it_is_measured_and_named(vllm: Server, tmp_path: Path) -> None:
@@ -38,16 +36,18 @@ def test_it_is_measured_and_named(vllm: Server, tmp_path: Path) -> None:
 
 
 def test_the_plan_foretells_the_cache_of_this_start(vllm: Server) -> None:
-    """With the room that this CPU build was given (VLLM_CPU_KVCACHE_SPACE), the blocks are to be the same."""
+    """With the room and the block size of the CPU build (VLLM_CPU_KVCACHE_SPACE, 128 tokens): the same tokens."""
     log = vllm.log.read_text("utf-8", "replace")
     computed = re.search(r"Overriding num_gpu_blocks=(\d+) with num_gpu_blocks_override=(\d+)", log)
-    assert computed and int(computed[2]) == BLOCKS, "the words of this release"
     model = re.search(r"model='([^']+)'", log)
-    assert model
-    status, out = run("plan", model[1], "--gpu", "24GiB", "--available-kv-gib", "1", "--max-model-len", str(CONTEXT),
-                      "--engine-version", "0.32.0", "--against", str(vllm.log), "--json")  # fmt: skip
-    plan = json.loads(out)["plan"]
-    assert status == 0 and plan["kv_tokens"] == int(computed[1]) * BLOCK
+    assert computed and model and int(computed[2]) == BLOCKS, "the words of this release"
+    asked = ("plan", model[1], "--gpu", "24GiB", "--available-kv-gib", "1", "--engine-version", "0.32.0",
+             "--max-model-len", str(CONTEXT), "--block-size", str(BLOCK), "--json")  # fmt: skip
+    status, out = run(*asked)
+    assert status == 0 and json.loads(out)["plan"]["kv_tokens"] == int(computed[1]) * BLOCK
+    status, out = run(*asked, "--against", str(vllm.log))  # with the log's own --num-gpu-blocks-override
+    rows = next(table["rows"] for table in json.loads(out)["tables"] if table["id"] == "against")
+    assert {row[0]: row[-1] for row in rows} == {"KV cache": 0.0, "KV tokens": 0.0, "concurrency": 0.0}, rows
 
 
 def test_its_log_is_read_as_a_good_start(vllm: Server) -> None:
