@@ -146,3 +146,15 @@ def test_events_without_sense_are_passed_over() -> None:
     assert [k[:2] for k in trace.kernels[0]] == [(12500, 14500), (30000, 32000)]
     assert read_bytes([("odd.json", b'{"traceEvents": 7}')]).verdict.state == "unknown"
     assert read_bytes([("odd.json", b'{"traceEvents": [[[')]).verdict.state == "unknown"
+
+
+def test_a_trace_is_known_without_its_document_and_behind_a_long_head() -> None:
+    work, calls = eager_decode(steps=2)
+    whole = torch_trace(work, calls)
+    events = whole[whole.index('"traceEvents": ') + 15 : whole.rindex("]") + 1]
+    far = whole.replace(
+        '"displayTimeUnit"', '"distributedInfo": {"ranks": "' + "0, " * 40_000 + '"}, "displayTimeUnit"'
+    )
+    for text in (events, far):
+        (gpu,) = facts(read_bytes([("trace.json", text.encode())]), GpuTimeline)
+        assert gpu["kernels"] == 100

@@ -16,12 +16,18 @@ from loadpath.intake.recordings import SQLITE, is_recording, report_of
 from loadpath.intake.sources import Source
 from loadpath.readers.gpu_work import WHOLE, Trace, View
 
-_EVENTS = b'"traceEvents"'
+_EVENTS = (b'"traceEvents"', b'"deviceProperties"')
+"""Keys, one of which stands in the head of a Chrome trace of the torch profiler; the list of events may begin later."""
 
 
 def is_digested(name: str, head: bytes) -> bool:
     """Whether a source of this name, whose text begins like this, is summed up instead of read line by line."""
-    return is_recording(name, head) or (_EVENTS in head and head.lstrip().startswith(b"{"))
+    if is_recording(name, head):
+        return True
+    begins = head.lstrip()[:1]
+    if begins == b"[":  # a trace without a document around its events
+        return b'"ph"' in head and b'"dur"' in head and b'"ts"' in head
+    return begins == b"{" and any(key in head for key in _EVENTS)
 
 
 def is_table(head: bytes) -> bool:
