@@ -7,7 +7,7 @@ from statistics import median
 
 from loadpath.core.case import Case
 from loadpath.core.facts.traffic import Benchmark, BenchTimeline, LlamaBenchTest
-from loadpath.core.report import Figures, Finding
+from loadpath.core.report import Figures, Finding, Remedy
 from loadpath.core.units import show_bytes
 from loadpath.diagnosis.bench_floor import Floor, context, floor_of, in_flight, pace, tokens_a_step
 from loadpath.diagnosis.cards import cards
@@ -23,9 +23,9 @@ IDLE, MANY_SAMPLES = 0.8, 3
 """NVML's utilisation below which a card waits between kernels, in so many stretches at least."""
 
 
-def ms(seconds: float) -> str:
-    """`"13.2 ms"`."""
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+def ms(seconds: float, digits: int = 3) -> str:
+    """`"13.2 ms"`, `"21.1 s"`; a figure that was read has one digit more than one that was computed."""
+    return f"{seconds * 1e3:.{digits}g} ms" if seconds < 1 else f"{seconds:.{digits}g} s"
 
 
 def judge_impossible(case: Case) -> Iterator[Finding]:
@@ -51,6 +51,7 @@ def _impossible(case: Case, bench: Benchmark, floor: Floor, gap: float, least: f
         full = floor.step(round(requests), cached).itl_seconds
         with_cache = f" With the caches of {requests:.0f} requests of about {cached:,} tokens it is {ms(full)}."
     most = gap / least
+    routed = "" if floor.whole else ", a mixture of experts"
     name = "TPOT" if bench.tpot and bench.tpot.average else "ITL"
     return finding(
         "bench-impossible-figure",
@@ -60,8 +61,8 @@ def _impossible(case: Case, bench: Benchmark, floor: Floor, gap: float, least: f
         title=f"{name} {ms(gap)} is impossible as one step a token: reading the weights alone takes {ms(least)}",
         cause=f"{show_bytes(floor.read_bytes)} of weights read per step ({floor.told}) over {cards}{card} take at least "
         f"{ms(least)}; {name} {ms(gap)} would need {bandwidth / most / 1e9:,.0f} GB/s.{with_cache} Either a step gives more than "
-        f"{least / gap:.2f} tokens (speculative decoding), or fewer bytes are read (quantised weights, another model, "
-        "a mixture of experts), or the card is another one or more than one. The tool may also count chunks or tokens wrongly.",
+        f"{least / gap:.2f} tokens (speculative decoding), or fewer bytes are read (quantised weights, another "
+        f"model{routed}), or the card is another one or more than one. The tool may also count chunks or tokens wrongly.",
         figures={
             "itl_seconds": gap,
             "floor_seconds": least,
@@ -155,6 +156,10 @@ def judge_compute(case: Case) -> Iterator[Finding]:
             cause=f"{read:,.0f} prompt and {made:,.0f} output tokens/s of the model ({floor.told}) are {share * peak / 1e12:,.0f} TFLOP/s; "
             f"{floor.cards.tensor_parallel} x {floor.gpu} has {peak / 1e12:,.0f}. Prompts that come from the prefix cache are not computed "
             "and explain it; otherwise the tokens are counted wrongly, the model is another one, or there are more cards.",
+            remedies=(
+                Remedy("Send prompts that differ from their first token on, with another seed than the run before", "--seed N"),
+                Remedy("Name the cards as they are, and judge again", "loadpath bench --read RESULT --gpu NAME --gpus N"),
+            ),
             figures={"tokens_per_s": read + made, "share_of_compute": round(share, 3)},
         )  # fmt: skip
         return

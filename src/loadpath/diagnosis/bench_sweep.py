@@ -9,6 +9,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.traffic import Benchmark
 from loadpath.core.report import Finding
 from loadpath.diagnosis.bench_floor import floor_of, pace
+from loadpath.diagnosis.bench_physics import ms
 from loadpath.diagnosis.rule import Rule, finding
 
 GROWS = 1.05
@@ -31,7 +32,7 @@ def judge_knee(case: Case) -> Iterator[Finding]:
     for (low, less), (high, more) in pairwise(levels):
         if more < MORE_LOAD * less or (high.output_rate or 0) > GROWS * (low.output_rate or 0):
             continue
-        waits = [f"{name} {a.typical * 1e3:.4g} → {b.typical * 1e3:.4g} ms"
+        waits = [f"{name} {ms(a.typical, 4)} → {ms(b.typical, 4)}"
                  for name, a, b in (("TTFT", low.ttft, high.ttft), ("ITL", low.itl, high.itl))
                  if a and b and a.typical and b.typical]  # fmt: skip
         yield finding(
@@ -52,7 +53,7 @@ def judge_summary(case: Case) -> Iterator[Finding]:
     parts += [f"{bench.output_rate:,.1f} output tokens/s"] if bench.output_rate else []
     for name, spread in (("TTFT", bench.ttft), ("ITL", bench.itl), ("TPOT", bench.tpot)):
         if spread and spread.typical:
-            parts.append(f"{name} {spread.typical * 1e3:.4g} ms")
+            parts.append(f"{name} {ms(spread.typical, 4)}")
     if not parts:
         return
     known = floor_of(case, bench) is not None
