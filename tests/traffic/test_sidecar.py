@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-from loadpath.core.readiness import Readiness, Stage
+from loadpath.core.readiness import FailureKind, Readiness, Stage
 from loadpath.traffic.ready import ReadyRequest
 from loadpath.traffic.sidecar import Watch, answer, serve
 from loadpath.traffic.wire import target_of
@@ -18,8 +18,8 @@ def request(url: str = "http://127.0.0.1:9", limit: float = 3.0) -> ReadyRequest
     return ReadyRequest(target=target_of(url), limit=limit)
 
 
-def checked(ready: bool) -> Readiness:
-    stage = Stage("port", "holds" if ready else "fails", kind="" if ready else "closed", why="refused")
+def checked(ready: bool, kind: FailureKind = "closed") -> Readiness:
+    stage = Stage("port", "holds" if ready else "fails", kind="" if ready else kind, why="refused")
     return Readiness(url="http://127.0.0.1:9", ready=ready, at=1.0, seconds=0.1, limit=3.0, stages=(stage,))
 
 
@@ -35,22 +35,30 @@ def test_a_server_that_still_starts_is_alive_and_not_ready() -> None:
     assert status(watch, "/livez") == 200
 
 
-def test_a_server_that_was_ready_is_dead_after_three_failures() -> None:
+def test_a_server_that_generates_no_more_is_dead_after_three_failures() -> None:
     watch = Watch(request(), 5.0)
     watch.note(checked(True))
     seen = []
     for _ in range(3):
-        watch.note(checked(False))
+        watch.note(checked(False, "no-token"))
         seen.append((status(watch, "/livez"), status(watch, "/readyz")))
     assert seen == [(200, 503), (200, 503), (503, 503)]
     watch.note(checked(True))
     assert (status(watch, "/livez"), status(watch, "/readyz")) == (200, 200)
 
 
+def test_a_server_that_was_restarted_is_not_killed_while_it_loads() -> None:
+    watch = Watch(request(), 5.0)
+    watch.note(checked(True))
+    for kind in ("closed", "loading", "loading", "loading", "loading"):
+        watch.note(checked(False, kind))
+    assert (status(watch, "/livez"), status(watch, "/readyz")) == (200, 503)
+
+
 def test_an_old_check_counts_no_more() -> None:
     watch = Watch(request(limit=1.0), 1.0)
     watch.note(checked(True))
-    watch.finished_at -= 10.0
+    watch.finished_at -= 60.0
     assert status(watch, "/readyz") == 503
 
 
@@ -88,17 +96,15 @@ def test_it_serves_a_whole_life() -> None:
             async def is_ready() -> bool:
                 return await code("/readyz") == 200
 
-            async def is_dead() -> bool:
-                return await code("/livez") == 503
+            async def is_out() -> bool:
+                return await code("/readyz") == 503
 
             assert await code("/readyz") == 503 and await code("/livez") == 200
             await until(is_ready)
             assert "loadpath_ready 1" in (await asyncio.to_thread(get, ports[0], "/metrics"))[1]
             assert await code("/elsewhere") == 404
-        task_alive = not task.done()
-        watchable = asyncio.create_task(until(is_dead))
-        await watchable
-        assert task_alive and await code("/readyz") == 503
+        await until(is_out)
+        assert not task.done() and await code("/livez") == 200
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -8,11 +8,12 @@ from loadpath.core.readiness import Readiness, Stage, to_bytes
 from loadpath.core.report import Report, Verdict
 from loadpath.core.table import Column, Table
 from loadpath.core.units import show_seconds
-from loadpath.reading.service import read_bytes
 
 
 def report_on(result: Readiness) -> Report:
     """Verdict, the stages with their times, findings: those of `loadpath read` on the saved result."""
+    from loadpath.reading.service import read_bytes  # a probe prints one line, and needs no rules
+
     read = read_bytes([("readiness", to_bytes(result))])
     notes = []
     if result.health_says and result.ready:

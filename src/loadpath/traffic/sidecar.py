@@ -19,6 +19,10 @@ MOST_HEAD = 16 << 10
 HEAD_SECONDS = 5.0
 DEAD_AFTER = 3
 """Failed checks in a row, of a server that was ready once, after which /livez says so."""
+RECHECK_SECONDS = 30.0
+"""A look at a server that was ready may take so long; the first passage has the whole limit."""
+STARTS_ANEW = ("closed", "gone", "loading")
+"""Kinds of failure of a server that was restarted: it is waited for again, and must not be killed while it loads."""
 STALE_AFTER = 3
 """Periods without a finished check after which the last one counts no more."""
 _REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
@@ -29,6 +33,7 @@ class Watch:
 
     def __init__(self, request: ReadyRequest, every: float) -> None:
         self.request, self.every = request, every
+        self.again = msgspec.structs.replace(request, wait=False, limit=min(request.limit, max(RECHECK_SECONDS, every)))
         self.last: Readiness | None = None
         self.ready_once: Readiness | None = None
         self.checks = 0
@@ -40,40 +45,48 @@ class Watch:
     async def run(self) -> None:
         """Check for ever. A server that is not ready is waited for; one that was is looked at every so often."""
         while True:
-            if self.ready_once is not None and self.failed_in_a_row == 0:
-                await asyncio.sleep(self.every)
-                result = await look_again(self.request, self.ready_once, 0.0)
-            else:
+            if self.ready_once is None:
                 self.underway = []
                 result = await Gate(self.request, self.underway.append).run()
+                self.note(result)
                 if not result.ready:
                     await asyncio.sleep(min(1.0, self.every))
-            self.note(result)
+                continue
+            await asyncio.sleep(self.every)
+            if self.failed_in_a_row:
+                self.note(await Gate(self.again).run())
+            else:
+                self.note(await look_again(self.again, self.ready_once, 0.0))
 
     def note(self, result: Readiness) -> None:
         """A check ended."""
         self.checks += 1
         self.finished_at = time.monotonic()
-        if result.ready and self.last is not None and self.ready_once is not None and not self.failed_in_a_row:
-            kept = {(s.name, s.label): s for s in self.ready_once.stages} | {
-                (s.name, s.label): s for s in result.stages
-            }
-            result = msgspec.structs.replace(result, stages=tuple(kept.values()))
-        self.last = result
         if result.ready:
-            self.ready_once, self.failed_in_a_row = result, 0
-        else:
-            self.failed_in_a_row += 1
-            self.failures[result.failed.name if result.failed else "unknown"] += 1
+            self.ready_once, self.failed_in_a_row = self._whole(result), 0
+            self.last = self.ready_once
+            return
+        self.last = result
+        failed = result.failed
+        self.failures[failed.name if failed else "unknown"] += 1
+        self.failed_in_a_row += 1
+        if failed and failed.kind in STARTS_ANEW:
+            self.ready_once, self.failed_in_a_row = None, 0
+
+    def _whole(self, result: Readiness) -> Readiness:
+        """With the stages that a quick look left out, as they were."""
+        before = self.ready_once.stages if self.ready_once else ()
+        kept = {(s.name, s.label): s for s in before} | {(s.name, s.label): s for s in result.stages}
+        return msgspec.structs.replace(result, stages=tuple(kept.values()))
 
     @property
     def ready(self) -> bool:
         """Now: the last check held and is not old."""
-        return self.last is not None and self.last.ready and self.age <= STALE_AFTER * self.every + self.request.limit
+        return self.last is not None and self.last.ready and self.age <= STALE_AFTER * self.every + self.again.limit
 
     @property
     def alive(self) -> bool:
-        """False only for a server that was ready and no longer is: one that still starts is not to be restarted."""
+        """False only for a server that was ready, still listens, and generates no more: no start is ever cut short by it."""
         return self.ready_once is None or self.failed_in_a_row < DEAD_AFTER
 
     @property
