@@ -65,6 +65,7 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
     Raises `forecast.request.PlanRefused`.
     """
     from loadpath.forecast.commands import FILES, from_file, from_flags, from_text
+    from loadpath.forecast.flags import refuse_misspelt
     from loadpath.forecast.request import Request
 
     request: Request
@@ -77,6 +78,7 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
         rest = tuple(word for word in words if not _VARIABLE.match(word))
         _refuse_misspelt(rest)
         model, settings = from_flags(asked.engine or "vllm", rest)
+        refuse_misspelt(asked.engine or "vllm", settings)
         settings |= variables
         request = Request(model or "", engine=asked.engine or "vllm", settings=settings)
     from loadpath.forecast.beside_model import with_settings_for

@@ -139,7 +139,8 @@ def command(words: tuple[str, ...], **given: Any) -> None:
         _write_csv(report, asked.csv)
     if asked.svg:
         _write_svg(report, asked.svg)
-    sys.exit(0 if asked.csv == "-" else write(report, output))
+    status = 0 if asked.csv == "-" else write(report, output)
+    sys.exit(max(status, 1 if report.verdict.state == "failed" else 0))
 
 
 def _answer(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Report:

@@ -33,6 +33,7 @@ HIDDEN = "llama-memory-lines-hidden"
 SHOWS_MEMORY = 4  # the verbosity from which builds since b9181 print buffers and layers
 NOTABLE = 0.12  # of the weights: the embedding alone may be as much in small models
 DEFAULT_TARGET = 1 << 30  # bytes that llama.cpp's fit step wants to keep free on each device
+SHORT = 4096  # tokens: a context that is short, and of use
 
 
 def judge(case: Case) -> Iterator[Finding]:
@@ -153,8 +154,8 @@ def _room(case: Case, plan: OffloadPlan, context: str | None) -> list[Remedy]:
             remedies.append(Remedy(f"Shorten the context to {show_count(fits)} tokens", lever.context(fits),
                                    f"the KV cache shrinks by {show_bytes(saved)}; {show_bytes(missing)} are missing",
                                    {"tokens": fits, "saved_bytes": int(saved)}, True))  # fmt: skip
-    if not remedies:
-        remedies.append(Remedy("Shorten the context", lever.context(4096), "the KV cache shrinks in proportion"))
+    if not remedies and (tokens is None or tokens > SHORT):
+        remedies.append(Remedy("Shorten the context", lever.context(SHORT), "the KV cache shrinks in proportion"))
     cache = lever.quantised_cache(kv)
     if missing and kv:
         cache = msgspec.structs.replace(cache, suffices=kv * (1 - Q8_SHARE) >= missing)

@@ -41,6 +41,8 @@ def deployment(request: Request) -> Deployment:
         raise PlanRefused(f"unknown engine {request.engine!r}; known are {', '.join(e.engine for e in known())}")
     request = with_settings_for(request)
     opened = opened_model(request.model)
+    if opened.shape.max_position <= 0:
+        raise PlanRefused(f"{request.model}: the longest context is not stated (`max_position_embeddings`)")
     settings = dict(request.settings)
     cards = cards_of_request(request)
     if request.engine in _PARALLEL and len(cards) > 1 and not any(n in settings for n in _PARALLEL[request.engine]):

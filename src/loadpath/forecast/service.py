@@ -112,9 +112,14 @@ def planned(deployed: Deployment) -> Plan:
     if model is None or not hasattr(model, "plan"):
         raise PlanRefused(f"no memory model of {deployed.engine}; there is one of {', '.join(planners())}")
     try:
-        return cast(Plan, model.plan(deployed))
+        made = cast(Plan, model.plan(deployed))
     except ValueError as error:  # a setting that the engine itself would refuse, in its planner's words
         raise PlanRefused(str(error)) from error
+    names = [card.name for card in deployed.cards]
+    if len(set(names)) == 1:
+        return made
+    mixed = " + ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+    return msgspec.structs.replace(made, gpu=mixed)
 
 
 def _beside(request: Request, log: str) -> Report:

@@ -81,11 +81,12 @@ def _slices(request: Request, whole: Deployment, processes: int) -> list[tuple[C
 
 def _why(one: Plan, rows: list[tuple[Cell, ...]]) -> str:
     best = max((row[3] for row in rows[1:] if row[2] and isinstance(row[3], int)), default=0)
-    told = (
-        f"One process holds {one.kv_tokens:,} tokens of KV cache for all users; the best division holds {best:,} in all. "
-        if best < one.kv_tokens
-        else ""
-    )
+    whole = f"One process holds {one.kv_tokens:,} tokens of KV cache for all users; "
+    told = ""
+    if not best:
+        told = f"{whole}in no division does one request of {one.max_model_len:,} tokens fit. "
+    elif best < one.kv_tokens:
+        told = f"{whole}the best division holds {best:,} in all. "
     return (
         f"{told}For one model, one engine process with continuous batching is usually better: the weights are read once a "
         "step for every request, and the pool is shared. Divide for isolation, or for different models."

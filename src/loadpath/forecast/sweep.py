@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ import msgspec
 from loadpath.core.report import Verdict
 from loadpath.core.table import Cell, Column, Table
 from loadpath.forecast.deploy import deployment, with_settings
+from loadpath.forecast.flags import COUNTED, meant
 from loadpath.forecast.request import PlanRefused, Request
 from loadpath.forecast.service import planned
 from loadpath.planning.deployment import Deployment
@@ -20,6 +22,7 @@ FIGURES = (
     Column("weights", "bytes"), Column("activation peak", "bytes"), Column("KV cache", "bytes"), Column("KV", "tokens"),
     Column("requests at once"), Column("fits"),
 )  # fmt: skip
+REFUSED = "refused: "
 _RANGE = re.compile(r"^(\d+(?:\.\d+)?):(\d+(?:\.\d+)?):(\*?)(\d+(?:\.\d+)?)$")
 
 
@@ -73,19 +76,54 @@ def sweep(
     rows: list[tuple[Cell, ...]] = []
     for cards in itertools.product(*(values for _, values in outer)):
         chosen = dict(zip((n for n, _ in outer), cards, strict=True))
-        deployed = deployment(_on(request, chosen))
+        deployed, refusal = _deployed(_on(request, chosen))
         for values in itertools.product(*(v for _, v in inner)):
             settings = dict(zip((n for n, _ in inner), values, strict=True))
             point = chosen | settings
-            rows.append((*(_number(point[name]) for name in names), *_figures(deployed, settings)))
+            figures = refusal if deployed is None else _figures(deployed, settings)
+            rows.append((*(_number(point[name]) for name in names), *figures))
             if progress and len(rows) % 500 == 0:
                 progress(len(rows), points)
-    fitting = sum(1 for row in rows if row[-1])
+    if rows and all(isinstance(row[-1], str) for row in rows):
+        raise PlanRefused(str(rows[-1][-1]).removeprefix(REFUSED))
+    if inner and len(rows) > 1:
+        _refuse_idle(request, inner, rows, names)
+    fitting = sum(1 for row in rows if row[-1] is True)
     verdict = Verdict("healthy" if fitting else "failed", f"{fitting:,} of {len(rows):,} settings fit.")
     table = Table(
         "sweep", f"{request.model}: {' x '.join(names)}", (*(Column(n) for n in names), *FIGURES), tuple(rows)
     )
     return table, verdict
+
+
+def _deployed(request: Request) -> tuple[Deployment | None, tuple[Cell, ...]]:
+    """The deployment; or, where the engine refuses so many cards, a row's figures that say why."""
+    try:
+        return deployment(request), ()
+    except PlanRefused as error:
+        return None, _refused(error)
+
+
+def _refused(error: Exception) -> tuple[Cell, ...]:
+    return (*(None for _ in FIGURES[:-1]), f"{REFUSED}{error}")
+
+
+def _refuse_idle(
+    request: Request, inner: Sequence[tuple[str, tuple[str, ...]]], rows: list[tuple[Cell, ...]], names: list[str]
+) -> None:
+    """Raises PlanRefused for a field that changes no figure and is no known setting: it is most likely misspelt."""
+    for name, values in inner:
+        known = COUNTED.get(request.engine, ())
+        if len(values) < 2 or not known or name in known:
+            continue
+        at = names.index(name)
+        seen: dict[tuple[Cell, ...], set[tuple[Cell, ...]]] = {}
+        for row in rows:
+            seen.setdefault((*row[:at], *row[at + 1 : len(names)]), set()).add(row[len(names) :])
+        if all(len(figures) == 1 for figures in seen.values()):
+            near = meant(request.engine, name) or next(iter(difflib.get_close_matches(name, known, 1)), "")
+            hint = f": did you mean {near}?" if near else ""
+            raise PlanRefused(f"--sweep {name}: no figure of the plan depends on it{hint}")
 
 
 def _on(request: Request, chosen: dict[str, str]) -> Request:
@@ -100,7 +138,10 @@ def _on(request: Request, chosen: dict[str, str]) -> Request:
 
 
 def _figures(deployed: Deployment, settings: dict[str, str]) -> tuple[Cell, ...]:
-    made = planned(with_settings(deployed, settings) if settings else deployed)
+    try:
+        made = planned(with_settings(deployed, settings) if settings else deployed)
+    except PlanRefused as error:
+        return _refused(error)
     return (
         made.weights_bytes, made.activation_peak_bytes, made.kv_bytes, made.kv_tokens,
         round(made.max_concurrency, 3), made.fits,

@@ -53,7 +53,7 @@ def train(request: Request, how: Training) -> Report:
 
 def _fits(need: TrainingNeed) -> Verdict:
     left = show_bytes(need.total_bytes - need.needed_bytes)
-    return Verdict("healthy", f"Fits: {show_bytes(need.needed_bytes)} per GPU, {left} of a {need.gpu} left.")
+    return Verdict("healthy", f"Fits: {show_bytes(need.needed_bytes)} per GPU, {left} of the {need.gpu} left.")
 
 
 def _ledger(parts: tuple[PlanPart, ...], total: int) -> MemoryLedger:

@@ -11,6 +11,7 @@ import msgspec
 
 from loadpath.core.plan import Plan
 from loadpath.core.units import GIB, show_bytes, show_count, show_seconds
+from loadpath.knowledge.engine_health import engine_health
 from loadpath.launching.engines import STARTS, EngineStart
 from loadpath.launching.spec import Argument, Launch, Mount, Probes, Variable, shm_for
 
@@ -91,7 +92,7 @@ def launch(
         port=port,
         host=options.host,
         shm_bytes=shm_for(plan.gpus),
-        probes=_probes(plan, start, options.gate),
+        probes=_probes(plan, options.gate),
         memory_bytes=HOST_BASE + plan.host_bytes,
         cdi=options.cdi,
         runtime_class=options.runtime_class,
@@ -180,15 +181,16 @@ def predicted_start(plan: Plan) -> int:
     return math.ceil(IMPORT_SECONDS + read + COMPILE_SECONDS.get(plan.engine, 5))
 
 
-def _probes(plan: Plan, start: EngineStart, generates: bool) -> Probes:
+def _probes(plan: Plan, generates: bool) -> Probes:
     predicted = predicted_start(plan)
     given = max(LEAST_PATIENCE, math.ceil(PATIENCE * predicted / 60) * 60)
-    why = f"a cold start takes about {show_seconds(predicted)} (assumed: 1 GB/s from disk); {start.health}: {start.health_means}"
-    return Probes(start.health, given, predicted, why, generates)
+    health = engine_health()[plan.engine]
+    why = f"a cold start takes about {show_seconds(predicted)} (assumed: 1 GB/s from disk); {health.words}"
+    return Probes(health.paths[0], given, predicted, why, generates)
 
 
 def _header(plan: Plan) -> tuple[str, ...]:
-    cards = f"{plan.gpus} x {plan.gpu}" if plan.gpus > 1 else plan.gpu
+    cards = f"{plan.gpus} x {plan.gpu}" if plan.gpus > 1 and " + " not in plan.gpu else plan.gpu
     room = f"{plan.max_concurrency:.2f} requests of {show_count(plan.max_model_len)} tokens"
     return (
         f"{plan.model} on {cards}, {plan.engine} {plan.engine_version}".rstrip(),

@@ -11,8 +11,13 @@ _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-ll
 
 def headline(plan: Plan) -> str:
     """ "Qwen3-14B on 2 x H100 80GB, vLLM 0.33.0"."""
-    cards = f"{plan.gpus} x {plan.gpu}" if plan.gpus > 1 else plan.gpu
+    cards = _cards(plan)
     return f"{plan.model} on {cards}, {_ENGINES.get(plan.engine, plan.engine)} {plan.engine_version}".rstrip()
+
+
+def _cards(plan: Plan) -> str:
+    """ "2 x L4"; mixed cards are named with their counts already."""
+    return f"{plan.gpus} x {plan.gpu}" if plan.gpus > 1 and " + " not in plan.gpu else plan.gpu
 
 
 def figures(plan: Plan) -> list[tuple[str, str]]:

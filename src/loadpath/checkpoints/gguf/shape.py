@@ -18,12 +18,21 @@ _MODULES: frozenset[Role] = frozenset(
 _UNQUANTISED = frozenset({"F32", "F16", "BF16"})
 _EMPTY_MOST = 256
 """Layers without tensors at the end (pruned ones) beyond which the metadata is taken for damaged."""
+_DAMAGE = (KeyError, IndexError, ZeroDivisionError, OverflowError)
+"""What tensors that are missing or of another rank make of the reading."""
 _OTHER = ("altup_proj.weight", "altup_unembd_proj.weight")
 """Tensors outside the layers without a field of their own (Gemma 3n)."""
 
 
 def shape_of(file: GgufFile) -> ModelShape:
-    """The shape of the language model in `file`."""
+    """The shape of the language model in `file`. ModelError where tensors are missing or make no sense together."""
+    try:
+        return _shape(file)
+    except _DAMAGE as error:
+        raise ModelError(f"{file.path}: its tensors are not those of a whole model ({error!r})") from error
+
+
+def _shape(file: GgufFile) -> ModelShape:
     architecture = file.architecture
     if architecture in ("clip", "mmproj"):
         raise ModelError(f"{file.path} is the image projector of a model, not the model itself")

@@ -14,6 +14,7 @@ from loadpath.checkpoints.hf_config import stack
 from loadpath.checkpoints.hf_config.eagle import eagle, is_draft
 from loadpath.checkpoints.hf_config.family import FAMILIES, Family
 from loadpath.checkpoints.hf_config.fields import Fields
+from loadpath.checkpoints.hf_config.sane import check
 from loadpath.checkpoints.hf_config.towers import towers
 from loadpath.checkpoints.quantisation import note_of
 from loadpath.checkpoints.quantisation import quantisation as read_quantisation
@@ -101,6 +102,7 @@ def _whole(
         )
     text = text_section(top)
     shape = eagle(text, architecture) if is_draft(architecture, text.data) else read_text(text, architecture)
+    check(shape, where)
     stored = config.get("quantization_config") or config.get("compression_config")
     stored = stored or text.data.get("quantization_config") or text.data.get("compression_config")
     shape = msgspec.structs.replace(shape, towers=towers(top, shape.hidden))
