@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -13,6 +13,9 @@ from loadpath.traffic.steady import LEAST, steady_start
 
 MOST_JUDGED = 600
 """Requests of a shape that are looked at; a warm-up does not last longer."""
+
+MOST_LOOKED_AT = 1000
+"""Requests until which a load under way is judged again and again: a judgement takes milliseconds, and streams wait."""
 
 
 class Goal:
@@ -28,6 +31,7 @@ class Goal:
         self.warm_after = warmup or 0
         """Requests (by order of sending) that do not count, as far as is known."""
         self._judge_at = LEAST
+        self._measured_since: float | None = None
         self.stop = ""
         """Why the load has to end before its goal; "": it has not."""
 
@@ -51,16 +55,19 @@ class Goal:
             self._judge_at = len(self.done) + max(4, len(self.done) // 5)
 
     def judge(self) -> None:
-        """Look again at how many requests it took to be steady."""
-        if self._given is None:
-            self.warm_after = sum(x.phase != "measured" for x in phased(self.done, None, self._at_once)[0])
+        """Look again at how many requests it took to be steady; after the first thousand that is known."""
+        if self._given is None and len(self.done) <= MOST_LOOKED_AT:
+            ordered = sorted(self.done, key=_sent)
+            self.warm_after = sum(warm.requests for warm, _, _ in _shapes(ordered, self._at_once))
+            self._measured_since = None
 
     def _measured_from(self) -> float | None:
-        """When the first request after the warm-up was intended."""
-        if self.sent <= self.warm_after or not self.done:
+        """When the first request after the warm-up was intended; None while it is not over."""
+        if self.sent <= self.warm_after or len(self.done) <= self.warm_after:
             return None
-        ordered = sorted(x.intended for x in self.done)
-        return ordered[min(self.warm_after, len(ordered) - 1)]
+        if self._measured_since is None:
+            self._measured_since = sorted(x.intended for x in self.done)[self.warm_after]
+        return self._measured_since
 
 
 def phased(exchanges: Sequence[Exchange], warmup: int | None, at_once: int = 1) -> tuple[list[Exchange], list[WarmUp]]:
@@ -68,20 +75,14 @@ def phased(exchanges: Sequence[Exchange], warmup: int | None, at_once: int = 1) 
 
     `at_once`: of a closed loop; the last so many requests meet a server that empties, and are not judged.
     """
-    ordered = sorted(exchanges, key=lambda x: x.intended if x.sent is None else x.sent)
+    ordered = sorted(exchanges, key=_sent)
     if warmup is not None:
         return _given(ordered, warmup)
-    places: dict[str, list[int]] = defaultdict(list)
-    judged = len(ordered) - at_once if len(ordered) >= 3 * at_once else len(ordered)
-    for place, exchange in enumerate(ordered[:judged]):
-        if not exchange.error:
-            places[exchange.bucket].append(place)
     told: list[WarmUp] = []
     phases: dict[int, Phase] = {}
     seen = Counter(x.bucket for x in ordered if not x.error)
-    for bucket, own in places.items():
-        warm, cold = _judged(bucket, [ordered[p] for p in own])
-        told.append(msgspec.structs.replace(warm, seen=seen[bucket]))
+    for warm, cold, own in _shapes(ordered, at_once):
+        told.append(msgspec.structs.replace(warm, seen=seen[warm.bucket]))
         for number, place in enumerate(own[: warm.requests]):
             phases[place] = "cold" if cold and not number else "warm-up"
     # What failed while the server warmed up belongs to the warm-up as well.
@@ -91,6 +92,17 @@ def phased(exchanges: Sequence[Exchange], warmup: int | None, at_once: int = 1) 
         phase = phases.get(place, "warm-up" if exchange.error and place < last else "measured")
         made.append(msgspec.structs.replace(exchange, phase=phase))
     return made, told
+
+
+def _shapes(ordered: Sequence[Exchange], at_once: int) -> Iterator[tuple[WarmUp, bool, list[int]]]:
+    """Of each shape: how it warmed up, whether its first request was cold, and the places of its requests."""
+    places: dict[str, list[int]] = defaultdict(list)
+    judged = len(ordered) - at_once if len(ordered) >= 3 * at_once else len(ordered)
+    for place, exchange in enumerate(ordered[:judged]):
+        if not exchange.error:
+            places[exchange.bucket].append(place)
+    for bucket, own in places.items():
+        yield *_judged(bucket, [ordered[p] for p in own]), own
 
 
 def _judged(bucket: str, own: Sequence[Exchange]) -> tuple[WarmUp, bool]:
@@ -121,6 +133,10 @@ def _judged(bucket: str, own: Sequence[Exchange]) -> tuple[WarmUp, bool]:
         why="; ".join(unsteady) or first.why,
     )
     return warm, cold
+
+
+def _sent(exchange: Exchange) -> float:
+    return exchange.intended if exchange.sent is None else exchange.sent
 
 
 def _beginning(exchange: Exchange) -> float | None:
