@@ -1,4 +1,4 @@
-"""How each engine is started: image, program, the address flags, and where it says that it lives."""
+"""How each engine is started: image, program, the address flags. What its health page means: knowledge/engine_health.toml."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ class EngineStart(msgspec.Struct, frozen=True):
     host_flag: str
     port_flag: str
     port: int
-    health: str
-    health_means: str
     cache_target: str = "/root/.cache/huggingface"
     latest: str = ""
     """The tag where no version was asked for; "": the newest version known to the planner."""
@@ -23,16 +21,14 @@ class EngineStart(msgspec.Struct, frozen=True):
 
 STARTS: dict[str, EngineStart] = {
     "vllm": EngineStart(
-        "vllm/vllm-openai:v{version}", ("vllm", "serve"), "", "--host", "--port", 8000, "/health",
-        "200 once weights, KV pool and graphs are done: the port opens only then; it runs no forward pass",
+        "vllm/vllm-openai:v{version}", ("vllm", "serve"), "", "--host", "--port", 8000,
     ),
     "sglang": EngineStart(
         "lmsysorg/sglang:v{version}", ("python3", "-m", "sglang.launch_server"), "--model-path", "--host", "--port", 30000,
-        "/health", "200 once the scheduler answers; it generates a token",
     ),
     "llama.cpp": EngineStart(
-        "ghcr.io/ggml-org/llama.cpp:{version}", ("/app/llama-server",), "--model", "--host", "--port", 8080, "/health",
-        "503 while the model loads, 200 after", latest="server-cuda",
+        "ghcr.io/ggml-org/llama.cpp:{version}", ("/app/llama-server",), "--model", "--host", "--port", 8080,
+        latest="server-cuda",
     ),
 }  # fmt: skip
-"""Sources: the projects' own Docker pages (vLLM, SGLang, llama.cpp), and facts on their health endpoints."""
+"""Sources: the projects' own Docker pages (vLLM, SGLang, llama.cpp)."""
