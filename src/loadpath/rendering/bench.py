@@ -19,6 +19,7 @@ BARS = 12
 MOST_DRAWN = 400
 """Requests of the picture of all requests; of more, every n-th is drawn."""
 _BAR_WIDTH = 40
+_LABELS = 36  # columns beside a bar
 _HEIGHT = 10
 _WAITS, _PREFILL, _DECODE, _FAILED = "#e69f00", "#0072b2", "#009e73", "#d55e00"
 _LEFT, _WIDTH, _ROW, _TOP = 60, 900, 4, 60
@@ -35,7 +36,7 @@ def terminal_pieces(result: BenchResult, to: Console) -> list[Text]:
         if x.first is not None and x.last is not None and (x.output_tokens or 0) > 1 and x.output_tokens is not None
     ]
     made = [
-        histogram(f"{name}, {len(values)} requests", values, "█" if fine else "#")
+        histogram(f"{name}, {len(values)} requests", values, "█" if fine else "#", min(_BAR_WIDTH, to.width - _LABELS))
         for name, values in (("TTFT", firsts), ("Time per output token", paces))
         if len(values) > 1
     ]
@@ -44,8 +45,8 @@ def terminal_pieces(result: BenchResult, to: Console) -> list[Text]:
     return made
 
 
-def histogram(title: str, values: Sequence[float], mark: str = "#") -> Text:
-    """Counts of equal steps up to the 99th percentile; what lies beyond is the last bar."""
+def histogram(title: str, values: Sequence[float], mark: str = "#", width: int = 40) -> Text:
+    """Counts of equal steps up to the 99th percentile; what lies beyond is the last bar. `width`: of the longest bar."""
     ordered = sorted(values)
     low, high = ordered[0], ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
     text = Text(f"{title}\n", style="bold")
@@ -64,7 +65,7 @@ def histogram(title: str, values: Sequence[float], mark: str = "#") -> Text:
         begin = low + number * step
         last = begin + step if number < BARS else ordered[-1]
         label = f"{begin * 1e3:,.{digits}f} to {last * 1e3:,.{digits}f} ms"
-        bar = mark * max(round(count / most * _BAR_WIDTH), 1 if count else 0)
+        bar = mark * max(round(count / most * width), 1 if count else 0)
         text.append(f"  {label:>24}  ", style="dim")
         text.append(bar, style="cyan")
         text.append(f" {count}\n" if count else "\n")
