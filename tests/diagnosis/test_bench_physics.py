@@ -74,6 +74,18 @@ def test_more_tokens_than_the_card_has_operations_for() -> None:
     assert "compute peak" in found.title and "prefix cache" in found.cause
 
 
+def test_every_busy_local_card_counts_before_a_figure_is_called_impossible() -> None:
+    fast = {"tpot": around(0.012), "itl": around(0.012), "output_rate": 1200.0}
+
+    def impossible(cards: int) -> list[str]:
+        samples = tuple(GpuSample(time=1.0, gpu=n, name="NVIDIA GeForce RTX 5090", busy=0.9) for n in range(cards))
+        made = report_on(made_result(fast, gpus=samples))
+        return [f.certainty for f in made.findings if f.id == "bench-impossible-figure"]
+
+    assert impossible(1) == ["likely"]  # the served name may stand for other weights
+    assert impossible(2) == []
+
+
 def test_an_idle_card_points_to_the_host() -> None:
     settings = BenchSettings(requests=200, concurrency=(2,), gpu="H100 80GB")
     slow = {"tpot": around(0.06), "itl": around(0.06), "mean_in_flight": 2.0, "request_rate": 0.13}

@@ -33,3 +33,13 @@ def test_a_sentence_of_a_person_is_read_as_figures() -> None:
 
 def test_text_that_is_no_benchmark_is_not_called_healthy() -> None:
     assert judged("-", b"hello\n").verdict.state == "unknown"
+
+
+def test_a_served_name_makes_no_figure_certainly_impossible() -> None:
+    fast = json.dumps({**FLAT, "mean_tpot_ms": 12.0, "mean_itl_ms": 12.0}).encode()
+
+    def certainty(model: str) -> str:
+        found = judged("result.json", fast, model=model, gpu="RTX 5090").findings
+        return next(f.certainty for f in found if f.id == "bench-impossible-figure")
+
+    assert certainty("") == "likely" and certainty("Qwen/Qwen3-14B") == "established"

@@ -18,6 +18,7 @@ from loadpath.planning.collectives import link_of
 from loadpath.planning.speed import Cache, Cards, Decode, Load, Prefill, decode, prefill
 from loadpath.planning.step import step_of
 
+_SERVED = ("tp_size", "tensor_parallel_size")
 _PARALLEL = ("tensor-parallel-size", "tp-size", "tp", "num-shard")
 
 
@@ -71,7 +72,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
 def floor_of(case: Case, bench: Benchmark) -> Floor | None:
     """The floor for a benchmark; None where the weights or the card are not told.
 
-    By preference: what the user named, figures in the paste itself, the served model on the card that the case shows,
+    By preference: what the user named (only that is sure), figures in the paste itself, the served model on the card that the case shows,
     and last the bytes that the engine logged.
     """
     if (work := case.last(StepWork)) is not None:
@@ -107,7 +108,7 @@ def _of_work(work: StepWork) -> Floor:
         gpu=work.gpu,
         told=f"of {work.model} by its shape",
         whole=bool(work.flops_per_token),
-        sure=True,
+        sure=work.named,
         memory_bytes=work.memory_bytes,
         stored_bytes=work.stored_bytes,
         facts=(work,),
@@ -131,7 +132,9 @@ def _of_model(case: Case, bench: Benchmark, gpu: Gpu, shown: tuple[Fact, ...]) -
     named = case.last(ModelNamed)
     names = (bench.model, named.name if named else None)
     shape = next((found for name in names if name and (found := model(name))), None)
-    if shape is None:
+    if bench.engine == "ollama":
+        return None  # its names do not tell how the weights are quantised
+    if shape is None or (shape.quantisation is None and _quantised(bench.dtype)):
         return None
     count = _count(case, bench)
     said = (case.setting("kv-cache-dtype") or "").lower()
@@ -144,7 +147,7 @@ def _of_model(case: Case, bench: Benchmark, gpu: Gpu, shown: tuple[Fact, ...]) -
         gpu=gpu.names[0],
         told=f"of {shape.id} by its shape",
         whole=True,
-        sure=True,
+        sure=False,  # the served name may stand for other weights
         memory_bytes=gpu.memory_gb * GIB,
         stored_bytes=step.stored_bytes,
         facts=shown,
@@ -162,9 +165,17 @@ def _of_log(case: Case, bench: Benchmark, gpu: Gpu, shown: tuple[Fact, ...]) -> 
     return _of_bytes(size, bandwidth, gpu.names[0], how, sure=False, facts=(*logged[:1], *shown))
 
 
+def _quantised(dtype: str) -> bool:
+    """Whether the server says that its weights are smaller than the model's own type."""
+    return any(
+        word in dtype.lower() for word in ("fp8", "int8", "int4", "awq", "gptq", "fp4", "4bit", "bitsandbytes", "w8a8")
+    )
+
+
 def _count(case: Case, bench: Benchmark) -> int:
-    told = case.setting(*_PARALLEL)
-    return max(bench.gpus or 1, int(told) if told and told.isdigit() else 1)
+    served = next((bench.settings[f"server {name}"] for name in _SERVED if f"server {name}" in bench.settings), "")
+    told = [text for text in (case.setting(*_PARALLEL) or "", served) if text.isdigit()]
+    return max(bench.gpus or 1, *map(int, told), 1)
 
 
 def _board(case: Case, bench: Benchmark) -> tuple[Gpu | None, tuple[Fact, ...]]:

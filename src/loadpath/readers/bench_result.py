@@ -22,6 +22,8 @@ from loadpath.readers.documents import Broken, parse_json
 _LOAD = ("api", "stream", "loop", "arrivals", "dataset", "input_tokens", "output_tokens", "prefix_tokens", "turns",
          "same_prompts", "ignore_eos")  # fmt: skip
 """How requests were made: what two results must have alike to be compared."""
+BUSY = 0.05
+"""A local card that is busier than this may be the server's: so many cards are taken, where the user named no number."""
 _EXCHANGES = '"exchanges": ['
 _QUEUE = ("vllm:request_queue_time_seconds", "sglang:queue_time_seconds")
 _PREFILL = ("vllm:request_prefill_time_seconds",)
@@ -93,7 +95,7 @@ class _Told:
             model=settings.checkpoint or server.model_root or server.model,
             dtype=server.quantisation or server.dtype,
             gpu=settings.gpu or server.gpu or next((sample.name for sample in result.gpus if sample.name), ""),
-            gpus=settings.gpus,
+            gpus=max(settings.gpus, len({sample.gpu for sample in result.gpus if (sample.busy or 0) > BUSY})),
             seconds=found.seconds,
             requests=found.requests,
             completed=found.completed,

@@ -29,7 +29,7 @@ def judged(name: str, data: bytes, *, model: str = "", gpu: str = "", gpus: int 
         try:
             if not served:
                 raise PhysicsUnknown("the result does not name its model: --checkpoint MODEL beside --gpu")
-            report = read_lines([(name, lines), (SOURCE, clean(work_of(served, gpu, gpus)))])
+            report = read_lines([(name, lines), (SOURCE, clean(work_of(served, gpu, gpus, named=bool(model))))])
         except PhysicsUnknown as error:
             notes.append(f"Not held against the card: {error}.")
     return msgspec.structs.replace(

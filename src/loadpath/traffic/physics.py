@@ -20,9 +20,10 @@ class PhysicsUnknown(ValueError):
     """The model or the card cannot be looked up; the message says which, and what would do."""
 
 
-def work_of(model: str, gpu: str, count: int = 1) -> bytes:
+def work_of(model: str, gpu: str, count: int = 1, *, named: bool = True) -> bytes:
     """One line of JSON (`loadpath.step-work/1`) for `readers.step_work`. Raises PhysicsUnknown.
 
+    `named`: the user named the checkpoint; False where `model` is the served name.
     A model of the bundled table is taken from there; others are opened: a folder, a file, a hub id.
     """
     try:
@@ -64,5 +65,6 @@ def work_of(model: str, gpu: str, count: int = 1) -> bytes:
         "dtype": step.dtype,
         "memory_bytes": cards[0].total_bytes,
         "stored_bytes": step.stored_bytes,
+        "named": named,
     }
     return msgspec.json.encode(told) + b"\n"

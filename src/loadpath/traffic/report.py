@@ -62,8 +62,12 @@ def _physics(result: BenchResult) -> tuple[list[tuple[str, bytes]], list[str]]:
         return [], []
     from loadpath.traffic.physics import SOURCE, PhysicsUnknown, work_of
 
+    served = server.model_root or server.model
     try:
-        return [(SOURCE, work_of(own.checkpoint or server.model_root or server.model, own.gpu, own.gpus))], []
+        if not own.checkpoint and server.engine == "ollama":
+            raise PhysicsUnknown("names of Ollama do not tell how the weights are quantised: --checkpoint names them")
+        work = work_of(own.checkpoint or served, own.gpu, own.gpus, named=bool(own.checkpoint))
+        return [(SOURCE, work)], []
     except PhysicsUnknown as error:
         return [], [f"Not held against the card: {error}."]
 

@@ -221,3 +221,5 @@ class StepWork(Fact, frozen=True, kw_only=True):
     memory_bytes: int | None = None
     stored_bytes: float | None = None
     """All weights, read in a step or not."""
+    named: bool = True
+    """The user named the checkpoint; False: it was taken from the served name, which may stand for other weights."""
