@@ -8,7 +8,7 @@ from loadpath.core.shape import ModelShape
 from loadpath.knowledge.gpus import Gpu
 from loadpath.planning.collectives import link_of
 from loadpath.planning.formats import dtype_bytes
-from loadpath.planning.rates import Rate, product_rate, rate
+from loadpath.planning.rates import Rate, ggml_rate, product_rate, rate
 from loadpath.planning.speed import Cards, Load
 from loadpath.planning.split import WHOLE
 from loadpath.planning.weights import AS_STORED, weights
@@ -51,6 +51,8 @@ def peak_of(shape: ModelShape, gpu: Gpu) -> Rate:
     """The rate of the model's products on the board, by how its weights are stored."""
     scheme = shape.quantisation
     dtype = {"float16": "fp16", "bfloat16": "bf16"}.get(shape.dtype, "fp16")
+    if scheme is not None and scheme.method == "gguf":
+        return ggml_rate(gpu, quantised=True)
     if scheme is None:
         return product_rate(gpu, dtype, dtype=dtype)
     kind = (
