@@ -114,14 +114,15 @@ def _share(case: Case, bench: Benchmark, floor: Floor, share: float, requests: i
             f"twice as many would allow up to {gain:.2f} times the tokens/s, at {ms(more.itl_seconds)} a step at least"
         )
         return finding(
-            "bench-near-roof", (bench, *floor.facts), case=case, title=title, cause=f"{base} No profiler finds much more here.",
+            "bench-near-roof", (bench, *floor.facts), case=case, title=title, cause=f"{base} No profiler finds much more here; next, one change alone: --concurrency {requests * 2}.",
             values={"effect": effect, "more": requests * 2, "requests": requests}, figures=figures,
         )  # fmt: skip
     if share < FAR_FROM_ROOF:
         title = f"Decode reaches {share:.0%} of the {step.limit} roof: the steps wait for something else"
         return finding(
             "bench-far-from-roof", (bench, *floor.facts), case=case, title=title,
-            cause=f"{base} {_what_is_left(case)}",
+            cause=f"{base} {_what_is_left(case)} Next, one change alone: --concurrency 1 with short prompts; if that is as far from the "
+            "roof, a timeline (nsys), else batching or prompts in between.",
             values={"requests": requests}, figures=figures,
         )  # fmt: skip
     title = f"Decode reaches {share:.0%} of the {step.limit} roof with {requests} requests at once"
