@@ -16,7 +16,7 @@ from loadpath.traffic.identity import identify
 from loadpath.traffic.pages import Page, page
 from loadpath.traffic.prompts import Prompt
 from loadpath.traffic.sender import PATHS, Sender
-from loadpath.traffic.statistics import e2e, ttft
+from loadpath.traffic.statistics import e2e, tpot, ttft
 from loadpath.traffic.steady import DRIFT, LEAST, steady_start
 from loadpath.traffic.texts import TextMaker
 
@@ -139,7 +139,7 @@ async def look_at_first_token(
 
 def _tokenless(exchange: Exchange) -> bool:
     """Answered without one token. (Tokens whose text is empty, or half a character, are tokens.)"""
-    return exchange.error == "empty" and not exchange.output_tokens
+    return exchange.output_tokens == 0 or (exchange.error == "empty" and not exchange.output_tokens)
 
 
 def _refusal(words: str, exchanges: Sequence[Exchange]) -> Look:
@@ -149,7 +149,9 @@ def _refusal(words: str, exchanges: Sequence[Exchange]) -> Look:
 
 
 def _kind(exchange: Exchange | None) -> tuple[FailureKind, bool]:
-    """What an exchange that failed says of the server, and whether waiting may help."""
+    """What an exchange that failed says of the server, and whether waiting cannot help."""
+    if exchange and not exchange.error and _tokenless(exchange):
+        return "no-token", False
     match exchange.error if exchange else "":
         case "connect":
             return "closed", False
@@ -171,6 +173,8 @@ def _kind(exchange: Exchange | None) -> tuple[FailureKind, bool]:
 
 
 def _words(exchange: Exchange) -> str:
+    if not exchange.error and _tokenless(exchange):
+        return "an answer without one token"
     status = f"HTTP {exchange.status}: " if exchange.error == "http" else ""
     kind = "" if exchange.error in ("http", "connect", "timeout") else f"{exchange.error}: "
     return f"{status}{kind}{exchange.message}"
@@ -183,7 +187,7 @@ class Warmth:
         self.sender, self.shape = sender, shape
         self._maker = maker
         self.values: list[float] = []
-        """Seconds of each, from sending to the last token."""
+        """Seconds of each: of a stream what the whole length takes at its pace, for some answers end early; else as seen."""
         self.firsts: list[float] = []
 
     async def send(self) -> Look | None:
@@ -192,8 +196,9 @@ class Warmth:
         exchange, _ = await self.sender.send(Prompt((message,), self.shape.output), self.sender.now())
         if (exchange.error and exchange.error != "empty") or _tokenless(exchange):
             return _refusal(f"request {len(self.values) + 1}: {_words(exchange)}", (exchange,))
-        whole = e2e(exchange)
-        first = ttft(exchange)
+        whole, first, pace = e2e(exchange), ttft(exchange), tpot(exchange)
+        if first is not None:
+            whole = first + (pace or 0.0) * (self.shape.output - 1)
         self.values.append(whole if whole is not None else 0.0)
         self.firsts.append(first if first is not None else self.values[-1])
         return None
