@@ -1,4 +1,5 @@
-"""`make bench`: how fast `loadpath read` is beside grep and plain reading, what memory it takes, how fast it starts.
+"""`make bench`: how fast `loadpath read` is beside grep and plain reading, what memory it takes, how fast it starts; how
+much load `loadpath bench` makes beside other clients.
 
 All figures are of one run on one machine, so compare the ratios. `LOADPATH_BENCH_MIB` sets the log's size.
 """
@@ -19,6 +20,7 @@ from typing import IO
 
 import gpu_library
 import serving_log
+from bench_clients import clients
 
 from planning import planning
 
@@ -100,6 +102,7 @@ def main() -> None:
         starts(folder, environment)
         planning(folder, LOADPATH, lambda command: median_start(command, environment))
         compiled_kernels(folder, environment)
+        clients(folder, environment)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

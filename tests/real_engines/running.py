@@ -93,22 +93,22 @@ class Measured:
         return found
 
 
-def bench(folder: Path, url: str, *arguments: str, started: list[subprocess.Popen[str]] | None = None) -> Measured:
-    """Run it to its end. `started`: is given the process, for a test that does something meanwhile."""
+def bench(folder: Path, url: str, *arguments: str) -> Measured:
+    """Run it to its end."""
     saved = folder / "result.json"
     command = [str(LOADPATH), "bench", url, "--json", "--no-plot", "--save", str(saved), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if started is not None:
-        started.append(process)
-    try:
-        out, errors = process.communicate(timeout=240)
-    finally:
-        process.kill()
-    assert process.returncode in (0, 1, 3), errors
-    return Measured(process.returncode, from_json(saved.read_bytes()), json.loads(out))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode in (0, 1, 3), done.stderr
+    return Measured(done.returncode, from_json(saved.read_bytes()), json.loads(done.stdout))
 
 
 def run(*arguments: str, timeout: float = 240) -> tuple[int, str]:
     """`loadpath …`: its exit status and standard output."""
     done = subprocess.run([str(LOADPATH), *arguments], capture_output=True, text=True, timeout=timeout)
     return done.returncode, done.stdout
+
+
+def stages(report: str) -> dict[str, tuple[str, float | None]]:
+    """Of `loadpath ready --json`: stage → (state, seconds that it took)."""
+    table = next(table for table in json.loads(report)["tables"] if table["id"] == "readiness")
+    return {row[0]: (row[1], row[2]) for row in table["rows"]}

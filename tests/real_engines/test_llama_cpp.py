@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from real_engines.running import Server, bench, free_port, server
+from real_engines.running import LOADPATH, Server, bench, free_port, run, server, stages
 from tiny_gguf import write_tiny_gguf
 
 pytest.importorskip("xllamacpp", reason="the embedded llama.cpp server is not installed for this Python or machine")
@@ -28,12 +30,15 @@ time.sleep(3600)
 """
 
 
+def serving(folder: Path, port: int) -> AbstractContextManager[Server]:
+    write_tiny_gguf(folder / "tiny.gguf")
+    command = [sys.executable, "-c", SERVE, str(folder / "tiny.gguf"), str(port), str(CONTEXT), str(SLOTS)]
+    return server(command, port, folder / "llama.log", limit=60)
+
+
 @pytest.fixture
 def llama(tmp_path: Path) -> Iterator[Server]:
-    write_tiny_gguf(tmp_path / "tiny.gguf")
-    port = free_port()
-    command = [sys.executable, "-c", SERVE, str(tmp_path / "tiny.gguf"), str(port), str(CONTEXT), str(SLOTS)]
-    with server(command, port, tmp_path / "llama.log", limit=60) as running:
+    with serving(tmp_path, free_port()) as running:
         yield running
 
 
@@ -77,4 +82,20 @@ def test_a_server_that_dies_in_mid_run_ends_the_run_and_is_told(llama: Server, t
     assert time.monotonic() - begun < 30, "it does not go on asking a dead server"
     assert "gone" in made.result.interrupted
     assert made.figures.completed > 0, "what was measured before is kept"
-    assert made.status == 1 and made.report["verdict"]["state"] in ("failed", "degraded")
+    assert made.status == 1 and made.report["root_cause"] == "bench-server-gone"
+
+
+def test_ready_waits_for_its_start_and_sees_it_gone(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    asking = [str(LOADPATH), "ready", url, "--timeout", "60s", "--json"]
+    with subprocess.Popen(asking, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as waiting:
+        time.sleep(2)
+        with serving(tmp_path, port):
+            report, _ = waiting.communicate(timeout=90)
+    assert waiting.returncode == 0, report
+    found = stages(report)
+    assert all(state == "holds" for state, _ in found.values())
+    assert (found["port"][1] or 0) > 1, "it was asked two seconds before the server was started"
+    status, report = run("ready", url, "--timeout", "2s", "--json")
+    assert status == 1 and stages(report)["port"][0] == "fails"

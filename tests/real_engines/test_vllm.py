@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from real_engines.conftest import BLOCK, BLOCKS, CONTEXT
-from real_engines.running import Server, bench, run
+from real_engines.running import Server, bench, run, stages
 
 
 def test_the_first_request_is_seen_to_be_cold(vllm: Server, tmp_path: Path) -> None:
@@ -33,6 +33,16 @@ def test_it_is_measured_and_named(vllm: Server, tmp_path: Path) -> None:
     assert abs(made.figures.input_tokens / made.figures.completed - 64) < 13, (
         "lengths are learnt from the server's count"
     )
+
+
+def test_it_is_ready_once_it_answers_steadily(vllm: Server) -> None:
+    status, report = run("ready", vllm.url, "--timeout", "60s", "--warm", "--shape", "64x8", "--json")
+    assert status == 0, report
+    assert {name: state for name, (state, _) in stages(report).items()} == dict.fromkeys(
+        ("port", "health", "models", "first-token", "warm 64x8"), "holds"
+    )
+    status, line = run("ready", vllm.url, "--probe")
+    assert status == 0 and len(line.strip().splitlines()) == 1
 
 
 def test_the_plan_foretells_the_cache_of_this_start(vllm: Server) -> None:
@@ -83,4 +93,5 @@ def test_a_server_that_dies_in_mid_run_ends_the_run_and_is_told(vllm: Server, tm
                  "--output-tokens", "64", "--warmup", "0")  # fmt: skip
     assert time.monotonic() - begun < 45, "it does not go on asking a dead server"
     assert "gone" in made.result.interrupted and made.figures.completed > 0
-    assert made.status == 1 and made.report["verdict"]["state"] in ("failed", "degraded")
+    assert made.status == 1 and made.report["root_cause"] == "bench-server-gone"
+    assert run("ready", vllm.url, "--timeout", "2s")[0] == 1
