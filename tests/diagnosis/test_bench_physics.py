@@ -86,6 +86,13 @@ def test_every_busy_local_card_counts_before_a_figure_is_called_impossible() -> 
     assert impossible(2) == []
 
 
+def test_near_the_roof_the_next_change_is_a_larger_batch_with_its_bound() -> None:
+    text = "100 requests, 0.3 req/s, 77 tok/s, TTFT 90 ms, TPOT 12 ms, 64 input tokens\n"
+    found = findings(text, "Qwen/Qwen3-14B", "H100 80GB")["bench-near-roof"]
+    assert "--concurrency 2" in found.cause
+    assert found.remedies[0].effect.startswith("twice as many would allow up to 2.00 times")
+
+
 def test_an_idle_card_points_to_the_host() -> None:
     settings = BenchSettings(requests=200, concurrency=(2,), gpu="H100 80GB")
     slow = {"tpot": around(0.06), "itl": around(0.06), "mean_in_flight": 2.0, "request_rate": 0.13}

@@ -114,7 +114,8 @@ def _share(case: Case, bench: Benchmark, floor: Floor, share: float, requests: i
             f"twice as many would allow up to {gain:.2f} times the tokens/s, at {ms(more.itl_seconds)} a step at least"
         )
         return finding(
-            "bench-near-roof", (bench, *floor.facts), case=case, title=title, cause=f"{base} No profiler finds much more here; next, one change alone: --concurrency {requests * 2}.",
+            "bench-near-roof", (bench, *floor.facts), case=case, title=title,
+            cause=f"{base} No profiler finds much more here; next, one change alone: --concurrency {requests * 2}.",
             values={"effect": effect, "more": requests * 2, "requests": requests}, figures=figures,
         )  # fmt: skip
     if share < FAR_FROM_ROOF:
