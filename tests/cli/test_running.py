@@ -9,17 +9,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sse_server import running
+
 LOG = Path(__file__).parents[2] / "src/loadpath/examples"
 WORDS = ("launch", "Qwen/Qwen3-8B", "--gpu", "L4", "--max-model-len", "8192", "--as", "command", "--run")
 
 
-def started(tmp_path: Path, log: str) -> tuple[subprocess.CompletedProcess[str], int]:
+def started(tmp_path: Path, log: str, *more: str) -> tuple[subprocess.CompletedProcess[str], int]:
     """The command with a `vllm` on PATH that prints a log and stays; the process group that it says it started."""
     program = tmp_path / "vllm"
     program.write_text(f"#!/bin/sh\ncat {LOG / log}\nexec sleep 60\n")
     program.chmod(0o755)
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-m", "loadpath", *WORDS], capture_output=True, text=True, env=env, timeout=90)
+    done = subprocess.run(
+        [sys.executable, "-m", "loadpath", *WORDS, *more], capture_output=True, text=True, env=env, timeout=90
+    )
     said = re.search(r"started (\d+), its output is in", done.stderr)
     assert said, done.stderr
     return done, int(said[1])
@@ -35,3 +39,10 @@ def test_one_that_fails_is_reported_with_its_finding(tmp_path: Path) -> None:
     done, group = started(tmp_path, "kv-bf16-refused.log")
     os.killpg(group, signal.SIGTERM)
     assert done.returncode == 1 and "cannot hold one full-length request" in done.stdout
+
+
+def test_with_a_gate_it_counts_only_when_it_generates(tmp_path: Path) -> None:
+    with running(ttft=0.005, itl=0.0005) as url:
+        done, group = started(tmp_path, "kv-fp8-healthy.log", "--gate", "ready", "--port", url.rpartition(":")[2])
+    os.killpg(group, signal.SIGTERM)
+    assert done.returncode == 0 and "Ready in" in done.stdout
