@@ -64,3 +64,34 @@ def test_the_engines_own_flags_follow_the_model() -> None:
 )
 def test_a_lever_is_spelled_as_each_engine_spells_it(engine: str, name: str) -> None:
     assert lever(engine, "context-length", 4096) == {name: "4096"}
+
+
+TWO = """\
+services:
+  a:
+    image: vllm/vllm-openai:v0.19.0
+    command: ["--model", "Qwen/Qwen3-8B"]
+  b:
+    image: vllm/vllm-openai:v0.19.0
+    command: ["--model", "Qwen/Qwen3-14B"]
+"""
+
+
+def test_the_settings_of_two_servers_are_not_mixed() -> None:
+    with pytest.raises(PlanRefused, match="starts 2 servers"):
+        from_text(TWO, "compose.yaml")
+
+
+def test_a_container_with_two_cards_runs_its_command_on_one() -> None:
+    found = from_text(
+        "docker run --gpus '\"device=2,3\"' vllm/vllm-openai:v0.19.0 --model Qwen/Qwen3-8B", "command line"
+    )
+    assert (found.count, found.settings["tensor-parallel-size"]) == (2, "1")
+
+
+def test_a_mounted_model_is_the_folder_of_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    found = from_text(
+        f"docker run -v {tmp_path}:/models:ro vllm/vllm-openai:v0.19.0 --model /models/mine", "command line"
+    )
+    assert found.model == str(tmp_path / "mine")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loadpath.forecast.flags import meant
+from loadpath.forecast.flags import meant, refuse_misspelt
 from loadpath.forecast.request import PlanRefused, Request
 from loadpath.forecast.sweep import parse_field, sweep
 
@@ -39,3 +39,12 @@ def test_other_flags_of_an_engine_are_no_slips(flag: str) -> None:
 
 def test_a_slip_is_told() -> None:
     assert meant("vllm", "gpu-memory-utilisation") == "gpu-memory-utilization"
+
+
+@pytest.mark.parametrize(("engine", "flag", "own"), [
+    ("llama.cpp", "max-model-len", "--ctx-size"), ("vllm", "mem-fraction-static", "--gpu-memory-utilization"),
+    ("sglang", "max-model-len", "--context-length"),
+])  # fmt: skip
+def test_a_flag_of_another_engine_is_refused(engine: str, flag: str, own: str) -> None:
+    with pytest.raises(PlanRefused, match=own):
+        refuse_misspelt(engine, [flag])

@@ -69,14 +69,16 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
     from loadpath.forecast.request import Request
 
     request: Request
+    start = next((i for i in range(len(words)) if _is_command(words[i:])), None)
     if words and words[0].endswith(FILES):
-        request = from_file(words[0])
-    elif _is_command(words):
-        request = from_text(shlex.join(words), "command line")
+        request = _changed(from_file(words[0]), words[1:], asked)
+    elif start is not None:
+        request = _changed(from_text(shlex.join(words[start:]), "command line"), words[:start], asked)
     else:
         variables = dict(word.split("=", 1) for word in words if _VARIABLE.match(word))
         rest = tuple(word for word in words if not _VARIABLE.match(word))
         _refuse_misspelt(rest)
+        _refuse_words(rest)
         model, settings = from_flags(asked.engine or "vllm", rest)
         refuse_misspelt(asked.engine or "vllm", settings)
         settings |= variables
@@ -94,6 +96,31 @@ def request_of(words: tuple[str, ...], asked: Deployed) -> Request:
         available_kv_bytes=None if asked.available_kv_gib is None else round(_finite(asked.available_kv_gib) * GIB),
     )
     return with_settings_for(request)
+
+
+def _changed(request: Request, words: tuple[str, ...], asked: Deployed) -> Request:
+    """A request of a file or a command, with engine flags that were typed beside it in place of its own."""
+    from loadpath.forecast.commands import from_flags
+    from loadpath.forecast.flags import refuse_misspelt
+
+    if asked.engine and asked.engine != request.engine:
+        raise click.UsageError(f"--engine {asked.engine}: the command given starts {request.engine}")
+    if words and not words[0].startswith("-"):
+        raise click.UsageError(f"{words[0]}: beside a file or a command only engine flags are expected")
+    _, settings = from_flags(request.engine, words)
+    refuse_misspelt(request.engine, settings)
+    return msgspec.structs.replace(request, settings={**request.settings, **settings})
+
+
+def _refuse_words(words: tuple[str, ...]) -> None:
+    """Two bare words are neither a model with flags nor a command that is known."""
+    if len(words) > 1 and not words[0].startswith("-") and not words[1].startswith("-"):
+        from loadpath.engines.registry import known
+
+        engines = ", ".join(sorted(entry.engine for entry in known()))
+        raise click.UsageError(
+            f"{shlex.join(words[:2])}: one model with flags was expected, or a command that starts {engines} and names a model"
+        )
 
 
 def _finite(gib: float) -> float:

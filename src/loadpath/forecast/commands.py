@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from loadpath.readers.command_flags import flags
 UNITS = (".service", ".container")
 FILES = (".yaml", ".yml", ".sh", *UNITS)
 _MODEL = ("model", "model-path", "hf-repo", "model-name", "model-id")
+_PARALLEL = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "tp-size", "pp-size", "dp-size",
+             "tp_size", "pp_size", "tp", "num-shard")  # fmt: skip
 _COUNTS = ("docker:gpus", "k8s:limits.nvidia.com/gpu", "k8s:requests.nvidia.com/gpu")
 _IMAGE_TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)*)")
 
@@ -46,7 +50,9 @@ def _unit_command(text: str) -> str:
     said = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith(("#", ";")))
     run = " ".join(said[key] for key in ("Entrypoint", "Exec", "ExecStart") if key in said)
     run = run.removeprefix("/usr/bin/env ")
-    return f"podman run {said['Image']} {run}" if "Image" in said else run
+    mounts = [line.partition("=")[2] for line in lines if line.startswith("Volume=")]
+    volumes = " ".join(f"--volume {shlex.quote(mount.replace('%h', '~'))}" for mount in mounts)
+    return f"podman run {volumes} {said['Image']} {run}" if "Image" in said else run
 
 
 def from_case(case: Case, source: str) -> Request:
@@ -61,11 +67,42 @@ def from_case(case: Case, source: str) -> Request:
             if setting.basis != "command" and setting.name in own:
                 continue  # a command line beats what was dumped or derived
             own[setting.name] = setting.value
+    _refuse_several(case, source)
     named = next((fact.name for fact in reversed(case.all(ModelNamed)) if fact.name), None)
     model = next((own.pop(name) for name in _MODEL if name in own), None) or named
     if not model:
         raise PlanRefused(f"{source}: the command names no model ({' or '.join('--' + name for name in _MODEL[:2])})")
-    return Request(model, count=_count(case), engine=engine, version=_version(case), settings=own)
+    count = _count(case)
+    if count and count > 1 and not any(name in own for name in _PARALLEL):
+        own |= lever(engine, "tensor-parallel", 1)  # the container is given more cards than its command uses
+    return Request(_on_host(case, model), count=count, engine=engine, version=_version(case), settings=own)
+
+
+def _refuse_several(case: Case, source: str) -> None:
+    """Raises PlanRefused where a file starts several servers: their settings must not be mixed."""
+    models: dict[tuple[str | None, str], None] = {}
+    for setting in case.all(Setting):
+        if setting.basis == "command" and setting.name in _MODEL and setting.engine:
+            models[setting.engine, setting.value] = None
+    if len(models) > 1 and not case.has(EngineStarted):
+        told = ", ".join(f"{engine} with {model}" for engine, model in models)
+        raise PlanRefused(f"{source} starts {len(models)} servers ({told}): plan them one by one")
+
+
+def _on_host(case: Case, model: str) -> str:
+    """A model's folder in a container as the folder that is mounted there, where it is on this machine."""
+    if not model.startswith("/") or Path(model).exists():
+        return model
+    for setting in case.all(Setting):
+        if setting.name not in ("docker:volume", "k8s:volume") or ":" not in setting.value:
+            continue
+        source, target = setting.value.split(":")[:2]
+        inside = Path(model)
+        if target and inside.is_relative_to(target):
+            outside = Path(os.path.expandvars(source)).expanduser() / inside.relative_to(target)
+            if outside.exists():
+                return str(outside)
+    return model
 
 
 def _count(case: Case) -> int | None:

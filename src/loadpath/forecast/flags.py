@@ -31,6 +31,13 @@ COUNTED: dict[str, tuple[str, ...]] = {
         "ubatch-size",
     ),
 }  # fmt: skip
+_SAME: tuple[dict[str, str], ...] = (
+    {"vllm": "max-model-len", "sglang": "context-length", "llama.cpp": "ctx-size"},
+    {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static"},
+    {"vllm": "max-num-seqs", "sglang": "max-running-requests", "llama.cpp": "parallel"},
+    {"vllm": "max-num-batched-tokens", "sglang": "chunked-prefill-size", "llama.cpp": "ubatch-size"},
+)
+"""One lever by its names in each engine; those engines know no other's name."""
 NEARNESS = 0.88
 """Below it other flags of the same engines lie (`data-parallel-size-local`, `disable-cuda-graph-padding`)."""
 
@@ -43,7 +50,12 @@ def meant(engine: str, name: str) -> str:
 
 
 def refuse_misspelt(engine: str, names: Iterable[str]) -> None:
-    """Raises PlanRefused for a flag that is nearly one that counts: the plan would silently be another one."""
+    """Raises PlanRefused for a flag that is nearly one that counts, or another engine's: it would silently do nothing."""
     for name in names:
+        for lever in _SAME:
+            theirs = next((other for other, flag in lever.items() if flag == name), engine)
+            if theirs != engine and engine in COUNTED:
+                own = f": its own is --{lever[engine]}" if engine in lever else ""
+                raise PlanRefused(f"--{name} is a flag of {theirs}, not of {engine}{own}")
         if flag := meant(engine, name):
             raise PlanRefused(f"no option --{name} of {engine}: did you mean --{flag}?")

@@ -83,6 +83,8 @@ def _service(where: dict[str, Any], name: str, service: dict[str, Any]) -> Itera
     for key, option in _OPTIONS.items():
         if isinstance(service.get(key), str | int):
             yield Setting(**where, name=f"docker:{option}", value=str(service[key]), basis="command")
+    for volume in _volumes(service.get("volumes")):
+        yield Setting(**where, name="docker:volume", value=volume, basis="command")
     for variable, value in _environment(service.get("environment")):
         yield Setting(**where, name=variable, value=value, basis="environment")
     for found in inside(engine, words):
@@ -93,9 +95,19 @@ def _gpus(service: dict[str, Any]) -> str | None:
     """What the service reserves: the count or the ids, `all` where neither is said."""
     for device in mappings(service.get("deploy")):
         if "gpu" in texts(device.get("capabilities")) or device.get("driver") == "nvidia":
-            return ",".join(texts(device.get("device_ids"))) or str(device.get("count") or "all")
+            ids = ",".join(texts(device.get("device_ids")))
+            return f"device={ids}" if ids else str(device.get("count") or "all")
     devices = texts(service.get("devices"))
     return next((d for d in devices if "nvidia" in d), None)
+
+
+def _volumes(value: Any) -> Iterator[str]:
+    """`source:target` of each mount, written short or long."""
+    for volume in value if isinstance(value, list) else ():
+        if isinstance(volume, str) and ":" in volume:
+            yield volume
+        elif isinstance(volume, dict) and volume.get("source") and volume.get("target"):
+            yield f"{volume['source']}:{volume['target']}"
 
 
 def _words(value: Any) -> list[str]:

@@ -87,6 +87,8 @@ def _container(where: dict[str, Any], container: dict[str, Any], volumes: list[d
         yield _setting(where, "image", str(image))
     yield from _resources(where, container.get("resources"))
     yield from _shm(where, container, volumes)
+    for source, target in _mounts(container, volumes):
+        yield _setting(where, "volume", f"{source}:{target}")
     for variable in _list(container.get("env")):
         if isinstance(variable.get("name"), str) and isinstance(variable.get("value"), str | int):
             secret = re.search(r"TOKEN|SECRET|PASSW|API_?KEY", variable["name"], re.IGNORECASE)
@@ -103,6 +105,15 @@ def _resources(where: dict[str, Any], resources: Any) -> Iterator[Setting]:
         asked = resources.get(part) if isinstance(resources, dict) else None
         for what, value in asked.items() if isinstance(asked, dict) else ():
             yield _setting(where, f"{part}.{what}", str(value))
+
+
+def _mounts(container: dict[str, Any], volumes: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """(folder of the node, folder in the container) of each hostPath mount."""
+    for mount in _list(container.get("volumeMounts")):
+        volume = next((v for v in volumes if v.get("name") == mount.get("name")), {})
+        host = volume.get("hostPath")
+        if isinstance(host, dict) and isinstance(host.get("path"), str) and isinstance(mount.get("mountPath"), str):
+            yield host["path"], mount["mountPath"]
 
 
 def _shm(where: dict[str, Any], container: dict[str, Any], volumes: list[dict[str, Any]]) -> Iterator[Setting]:
