@@ -126,7 +126,7 @@ def test_warm_up_is_found_and_left_out(run_bench: Bench) -> None:
     assert first.cold_ttft and first.cold_ttft > 0.7
     assert shape.steady and 16 <= shape.requests <= 24  # two of the slow ones were used to learn how to ask
     found = figures(result)
-    assert found.requests >= 60 and found.ttft and near(found.ttft.p50, 0.05)
+    assert found.requests >= 60 and found.ttft and found.ttft.p90 < 0.1  # the slow ones took 0.2 s
 
 
 def test_a_server_that_slows_down_all_the_time_never_is_steady(run_bench: Bench) -> None:

@@ -20,10 +20,30 @@ AFTER_DONE = 1.0
 """Seconds for a stream to end after it said that it had; then the connection is dropped."""
 
 
+class Inbox:
+    """Bytes that came, with their times. They are parsed when all that is ready was read: where many streams get a chunk
+    at once, the last one's time would otherwise hold the parsing of all the others."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[Connection, float, bytes]] = []
+
+    def put(self, connection: Connection, now: float, data: bytes) -> None:
+        if not self._held:
+            asyncio.get_running_loop().call_soon(self.empty)
+        self._held.append((connection, now, data))
+
+    def empty(self) -> None:
+        """Parse what is held, in the order of its coming."""
+        held, self._held = self._held, []
+        for connection, now, data in held:
+            connection.parse(now, data)
+
+
 class Connection(asyncio.Protocol):
     """One connection, one request at a time."""
 
-    def __init__(self, lost: Callable[[Connection], None]) -> None:
+    def __init__(self, inbox: Inbox, lost: Callable[[Connection], None]) -> None:
+        self._inbox = inbox
         self._lost = lost
         self._parser = AnswerParser()
         self._waiter: asyncio.Future[Outcome] | None = None
@@ -37,7 +57,10 @@ class Connection(asyncio.Protocol):
         self.open = True
 
     def data_received(self, data: bytes) -> None:
-        now = clock()
+        self._inbox.put(self, clock(), data)
+
+    def parse(self, now: float, data: bytes) -> None:
+        """Bytes that came at `now`."""
         try:
             complete = self._parser.feed(now, data)
         except Broken as error:
@@ -54,6 +77,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._inbox.empty()
         self.open = False
         self._lost(self)
         if self._waiter is None or self._waiter.done():
@@ -95,8 +119,10 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def _late(self, outcome: Outcome) -> None:
-        self._finish(outcome)
-        self.abort()
+        self._inbox.empty()
+        if self._waiter is not None and not self._waiter.done():
+            self._finish(outcome)
+            self.abort()
 
     def _finish(self, outcome: Outcome) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -121,6 +147,7 @@ class Pool:
     def __init__(self, target: Target, *, insecure: bool = False) -> None:
         self._target = target
         self._idle: list[Connection] = []
+        self._inbox = Inbox()
         self._all: set[Connection] = set()
         self._address: tuple[str, int, int] | None = None
         self._tls = _tls(insecure) if target.tls else None
@@ -163,7 +190,12 @@ class Pool:
             try:
                 _, connection = await asyncio.wait_for(
                     loop.create_connection(
-                        lambda: Connection(self._forget), host, port, ssl=self._tls, server_hostname=name, family=family
+                        lambda: Connection(self._inbox, self._forget),
+                        host,
+                        port,
+                        ssl=self._tls,
+                        server_hostname=name,
+                        family=family,
                     ),
                     CONNECT_SECONDS,
                 )
