@@ -39,3 +39,11 @@ def test_a_saved_result_is_read_to_the_same_finding_and_holds_no_key(tmp_path: P
         )
     assert shown.exit_code == 1 and "very-secret" not in shown.output + saved.read_text()
     assert loadpath.read_text(saved.read_text(), "ready.json").root_cause == "ready-stream-error"
+
+
+def test_a_saved_good_result_is_healthy_when_read(tmp_path: Path) -> None:
+    saved = tmp_path / "ready.json"
+    with running(**FAST) as url:
+        CliRunner().invoke(command, [url, "--timeout", "5s", "--save", str(saved)])
+    read = loadpath.read_text(saved.read_text(), "ready.json")
+    assert read.verdict.state == "healthy" and "steadily" in read.verdict.sentence

@@ -61,7 +61,7 @@ def test_compose_is_valid_by_the_compose_specification(options: Options, tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("options", [Options(), Options(runtime_class="nvidia")])
+@pytest.mark.parametrize("options", [Options(), Options(runtime_class="nvidia"), Options(gate=True)])
 def test_kubernetes_objects_are_valid_by_its_own_schema(options: Options) -> None:
     validate = pytest.importorskip("kubernetes_validate")
     for document in yaml.safe_load_all(written(made(options=options), "kubernetes")):

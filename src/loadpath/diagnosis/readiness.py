@@ -12,6 +12,7 @@ from loadpath.core.units import show_seconds
 from loadpath.diagnosis.rule import Rule, finding
 from loadpath.knowledge.engine_health import engine_health
 
+HOLDS = "ready-holds"
 _ROWS = {
     "closed": "ready-port-closed",
     "loading": "ready-still-loading",
@@ -29,7 +30,12 @@ _ROWS = {
 
 def judge(case: Case) -> Iterator[Finding]:
     run = case.last(ReadyRun)
-    if run is None or run.ready:
+    if run is None:
+        return
+    if run.ready:
+        yield finding(
+            HOLDS, [run], case=case, values={"url": run.url, "model": run.model, "waited": show_seconds(run.seconds)}
+        )
         return
     stages = [s for s in case.all(ReadyStage) if s.span.source == run.span.source]
     failed = next((stage for stage in stages if stage.state == "fails"), None)
@@ -59,4 +65,4 @@ def _values(run: ReadyRun, stages: list[ReadyStage], failed: ReadyStage) -> dict
     }
 
 
-RULES = (Rule(judge, needs=(ReadyRun, ReadyStage), makes=tuple(_ROWS.values())),)
+RULES = (Rule(judge, needs=(ReadyRun, ReadyStage), makes=(HOLDS, *_ROWS.values())),)
