@@ -36,7 +36,7 @@ def test_a_damaged_configuration_is_planned_or_refused(key: str, value: object, 
             assert str(error)
         else:
             assert made is not None
-            assert made.weights_bytes > 0
+            assert made.weights_bytes >= 0  # 0: layers too large for the card stay on the host (llama.cpp)
 
 
 @pytest.mark.parametrize(
