@@ -13,8 +13,9 @@ from loadpath.knowledge.gpus import Gpu, by_id
 from loadpath.planning.collectives import link_of
 from loadpath.planning.deployment import Deployment
 from loadpath.planning.energy import cap_effect, energy
-from loadpath.planning.rates import Rate, ShapeRate, blended, ggml_rate, matmul_rate, product_rate, rate
+from loadpath.planning.rates import Rate, ShapeRate, blended, ggml_rate, matmul_rate, rate
 from loadpath.planning.speed import GENERAL_ASSUMPTIONS, Bounds, Cards, bounds
+from loadpath.planning.step import peak_of
 from loadpath.planning.work import cache_ways, load_of, products
 
 COLUMNS = (
@@ -80,18 +81,9 @@ def _size(deployed: Deployment, names: tuple[str, ...]) -> int:
 
 
 def _peak(gpu: Gpu, deployed: Deployment) -> Rate:
-    shape, scheme = deployed.shape, deployed.shape.quantisation
     if deployed.engine in _GGML:
-        return ggml_rate(gpu, quantised=scheme is not None)
-    dtype = {"float16": "fp16", "bfloat16": "bf16"}.get(shape.dtype, "fp16")
-    if scheme is None:
-        return product_rate(gpu, dtype, dtype=dtype)
-    kind = (
-        scheme.format
-        if scheme.format in ("nvfp4", "mxfp4")
-        else f"{'fp' if scheme.type == 'float' else 'int'}{scheme.bits}"
-    )
-    return product_rate(gpu, kind, scheme.activation_bits or 16, dtype)
+        return ggml_rate(gpu, quantised=deployed.shape.quantisation is not None)
+    return peak_of(deployed.shape, gpu)
 
 
 def _kv_element(plan: Plan) -> float:
