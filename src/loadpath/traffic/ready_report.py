@@ -25,9 +25,16 @@ def report_on(result: Readiness) -> Report:
     if state == "healthy" and not result.ready:
         state = "failed"
     return msgspec.structs.replace(
-        read, verdict=Verdict(state, f"{line(result)}."), findings=() if result.ready else read.findings, tables=(_table(result),), steps=(), facts=(), captures=(),
-        skipped=(), notes=tuple(notes),
-    )  # fmt: skip
+        read,
+        verdict=Verdict(state, f"{line(result)}."),
+        findings=() if result.ready else read.findings,
+        tables=(_table(result),),
+        steps=(),
+        facts=(),
+        captures=(),
+        skipped=(),
+        notes=tuple(notes),
+    )
 
 
 def line(result: Readiness) -> str:
