@@ -69,6 +69,8 @@ def command(
         for probe in probes(wanted):
             click.echo(f"{probe.layer:18} {probe.name}")
         return
+    if python and not _in_tree(root, python).is_dir():
+        raise click.BadParameter(f"no folder {python}{'' if root == '/' else f' in {root}'}", param_hint="--python")
     shown = Output(**output)  # type: ignore[arg-type]
     options = {"python": python or "", "run-framework": "yes" if run_framework else ""}
     loud = verbose or sys.stderr.isatty()
@@ -95,3 +97,8 @@ def _tell(sample: Sample) -> None:
     outcome = "" if sample.outcome == "ok" else f"  [{sample.outcome}]"
     what = sample.command if len(sample.command) <= 90 else f"{sample.command[:87]}..."
     click.echo(f"{sample.seconds:7.2f} s  {what}{outcome}", err=True)
+
+
+def _in_tree(root: str, path: str) -> Path:
+    """A path of the machine in the tree that stands for it."""
+    return Path(path) if root == "/" else Path(root) / path.lstrip("/")

@@ -6,7 +6,7 @@ from loadpath.core.case import Case
 from loadpath.core.facts.container import CdiSpec, RuntimesKnown
 from loadpath.core.facts.gpu import DeviceNode
 from loadpath.core.facts.host import FilesystemUse, HostMemory, ResourceLimit
-from loadpath.core.facts.machine import DriverLibrary
+from loadpath.core.facts.machine import DriverLibrary, Whereabouts
 from loadpath.core.facts.runtime import (
     CgroupLimits,
     DaemonSilent,
@@ -102,7 +102,9 @@ def engine_missing(case: Case) -> str:
     if case.has(EngineInstalled):
         names = dict.fromkeys(NAMES.get(e.engine, e.engine) for e in case.all(EngineInstalled))
         return f"{', '.join(names)} installed, none runs: start one, then check again"
-    return "no engine runs and none was found installed (as root, more processes are seen)"
+    where = case.first(Whereabouts)
+    more = "" if where is not None and where.user == "root" else " (as root, more processes are seen)"
+    return f"no engine runs and none was found installed{more}"
 
 
 def host(case: Case) -> Proof | None:
