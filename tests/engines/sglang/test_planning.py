@@ -217,3 +217,61 @@ def test_our_own_starts_of_0_5_23(name: str, heads: tuple[int, int, int], layers
     one = pools(GIB, cells(shape.layers, 1, 2, False, 4), o)
     assert (one.tokens, one.max_requests, o.context) == tuple(map(int, final.groups()))
     assert (one.cache_bytes + one.table_bytes) / GIB == pytest.approx(float(after[1]) - float(end[1]), abs=0.011)
+
+
+def by_name(name: str) -> ModelShape:
+    shape = model(name)
+    assert shape is not None
+    return shape
+
+
+L4 = Card("L4", round(22.03 * GIB), id="l4", capability=(8, 9), link_bytes_per_s=64e9)
+H200 = Card("H200", round(139.8 * GIB), id="h200-sxm", capability=(9, 0), link_bytes_per_s=900e9)
+
+
+def test_ranks_that_reach_each_other_over_pcie_keep_small_buffers() -> None:
+    """Logged by 0.4.3.post4 on four L4: 21.63 GB free before 15.54 GB of weights, share 0.85, 46,611 tokens."""
+    made = plan(deployed(by_name("Qwen/QwQ-32B"), L4, (0, 4, 3), gpus=4, tp_size=4))
+    assert made.kv_tokens == pytest.approx(46_611, rel=0.03)
+    linked = plan(
+        deployed(by_name("Qwen/QwQ-32B"), msgspec.structs.replace(L4, link_bytes_per_s=300e9), gpus=4, tp_size=4)
+    )
+    assert linked.non_torch_bytes > made.non_torch_bytes + GIB
+
+
+def test_gemma_3_computes_its_positions_and_a_multimodal_share_is_cut() -> None:
+    """Logged by 0.4.4 on an H200: 8.13 GB of weights, 834,615 tokens in 108.24 GB."""
+    made = plan(deployed(by_name("google/gemma-3-4b-it"), H200, (0, 4, 4)))
+    assert made.utilisation == pytest.approx(0.88 * 0.95)
+    assert made.weights_bytes / GIB == pytest.approx(8.13, rel=0.01)
+    assert made.kv_tokens == pytest.approx(834_615, rel=0.005)
+
+
+@pytest.mark.parametrize(("version", "factor"), [((0, 4, 1), 0.95), ((0, 4, 5), 0.9), ((0, 4, 9), 1), ((0, 5, 9), 1)])
+def test_a_given_share_of_a_multimodal_model_is_cut_by_the_runner_of_old(version: Version, factor: float) -> None:
+    made = plan(deployed(by_name("google/gemma-3-4b-it"), H200, version, mem_fraction_static=0.8))
+    assert made.utilisation == pytest.approx(0.8 * factor)
+
+
+def test_multimodal_positions_have_a_plain_table() -> None:
+    """Logged on an H200: 8.62 GB of Qwen3.5-4B."""
+    made = plan(deployed(by_name("Qwen/Qwen3.5-4B"), H200, (0, 5, 13)))
+    assert made.weights_bytes / GIB == pytest.approx(8.62, rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("version", "card", "dtype", "sized", "kept"),
+    [((0, 5, 8), H200, "bfloat16", 1284, 1284), ((0, 5, 8), B200, "fp8_e4m3", 708, 788),
+     ((0, 5, 10), B200, "fp8_e4m3", 708, 708)],
+)  # fmt: skip
+def test_sparse_attention_keeps_fp8_on_blackwell(
+    version: Version, card: Card, dtype: str, sized: int, kept: int
+) -> None:
+    """Up to 0.5.16 a pool is sized by latents of 576 bytes, whatever they take."""
+    made = plan(deployed(by_name("deepseek-ai/DeepSeek-V3.2-Exp"), card, version, gpus=8, tp_size=8))
+    layers = len(by_name("deepseek-ai/DeepSeek-V3.2-Exp").layers)
+    assert made.settings["kv-cache-dtype"] == dtype and made.kv_block_tokens == 64
+    assert made.kv_bytes / (made.kv_tokens + 64) == pytest.approx(layers * kept, rel=1e-6)
+    given = deployed(by_name("deepseek-ai/DeepSeek-V3.2-Exp"), card, version, gpus=8, tp_size=8)
+    room = msgspec.structs.replace(given, available_kv_bytes=10 * GIB)
+    assert plan(room).kv_tokens == pytest.approx(10 * GIB / (layers * sized), abs=64)

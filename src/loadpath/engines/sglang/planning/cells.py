@@ -44,6 +44,8 @@ class Cells(msgspec.Struct, frozen=True):
     """Keys' part of the bytes (SGLang prints keys and values apart); 1: one latent for both."""
     conv_state: int = 0
     main_state: int = 0
+    sized: float = 0
+    """Bytes of a token in the layers that keep all, as the pool is sized by; 0: what it really takes."""
 
     @property
     def state(self) -> int:

@@ -78,20 +78,27 @@ def prefill_sizes(limit: int) -> int:
 
 def default_fraction(demand: Demand) -> float:
     """`--mem-fraction-static` as SGLang sets it where it is not given."""
-    if demand.version < (0, 4, 7):
+    if demand.version < (0, 4, 7, 1):
         fraction = _by_ranks(demand)
     elif demand.card_mib is None:
         fraction = 0.95 if demand.version >= (0, 5, 21) else UNKNOWN_CARD
     else:
         reserve = reserve_mib(demand)
         fraction = round((demand.card_mib - reserve) / demand.card_mib, 3)
-    if demand.multimodal and demand.version >= (0, 4, 9, 6):
-        fraction *= _tower_factor(demand)
-    return fraction
+    if demand.multimodal and demand.version >= (0, 4, 9):
+        fraction *= _tower_factor(demand) if demand.version >= (0, 4, 9, 6) else 0.9
+    return fraction if not demand.multimodal else fraction * runner_factor(demand.version)
+
+
+def runner_factor(version: Version) -> float:
+    """What the model runner of up to 0.4.8 takes off a multimodal model's fraction, also off a given one."""
+    if version >= (0, 4, 9):
+        return 1.0
+    return 0.9 if version >= (0, 4, 5) else 0.95
 
 
 def reserve_mib(demand: Demand) -> float:
-    """What SGLang leaves outside the static share for activations, graphs and context, in MiB (0.4.7 on)."""
+    """What SGLang leaves outside the static share for activations, graphs and context, in MiB (0.4.7.post1 on)."""
     if demand.version < (0, 5, 3):
         return _reserve_by_class(demand)
     ranks = demand.tp * demand.pp
@@ -123,7 +130,7 @@ def _speculation_mib(demand: Demand) -> int:
 
 
 def _reserve_by_class(demand: Demand) -> float:
-    """0.4.7 to 0.5.2: by the size of the card alone."""
+    """0.4.7.post1 to 0.5.2: by the size of the card alone."""
     ranks, card = demand.tp * demand.pp, demand.card_mib or 0
     if card < 35 * 1024:
         gib = 2.8 + ranks / 10
@@ -137,7 +144,7 @@ def _reserve_by_class(demand: Demand) -> float:
 
 
 def _by_ranks(demand: Demand) -> float:
-    """Up to 0.4.6: by the number of GPUs that share the model."""
+    """Up to 0.4.7: by the number of GPUs that share the model."""
     ranks, card = demand.tp * demand.pp, demand.card_mib or 0
     eight = 0.83 if demand.version < (0, 4) else 0.81
     steps = ((16, 0.79), (8, eight), (4, 0.85), (2, 0.87))
@@ -146,6 +153,8 @@ def _by_ranks(demand: Demand) -> float:
         fraction = 0.88
         if card > 98_304:
             fraction = min(fraction + 49_152 * (1 - fraction) / card, (card - 18_432) / card)
+        if card > 180_000 and demand.version >= (0, 4, 7):
+            fraction = 0.79
     return fraction
 
 

@@ -15,6 +15,7 @@ from loadpath.engines.sglang.planning.fraction import (
     default_fraction,
     default_graph_batch,
     prefill_sizes,
+    runner_factor,
 )
 from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Card, Deployment, Version
@@ -58,6 +59,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     window_ratio: float
     window_ratio_given: bool
     compressed: bool
+    packed_latent: bool
+    """FP8 latents of sparse attention have scales and 16-bit rotary parts; not in TensorRT-LLM's kernels."""
     state_ratio: float
     state_dtype: str
     state_slots: int | None
@@ -122,6 +125,20 @@ def is_latent(shape: ModelShape) -> bool:
     return any(isinstance(m, LatentAttention | CompressedAttention) for layer in shape.layers for m in layer.mixers)
 
 
+PLAIN_LATENT_SINCE = (0, 5, 10)
+"""Sparse attention with an FP8 cache runs in TensorRT-LLM's kernels on Blackwell."""
+
+
+def is_sparse(shape: ModelShape) -> bool:
+    """Whether an indexer picks the tokens that a latent attention reads (DeepSeek-V3.2, GLM-5)."""
+    return any(isinstance(m, LatentAttention) and m.index_heads for layer in shape.layers for m in layer.mixers)
+
+
+def _blackwell(deployment: Deployment) -> bool:
+    """Whether all cards are data-centre Blackwells."""
+    return all((card.capability or (0, 0))[0] == 10 for card in deployment.cards)
+
+
 def is_compressed(shape: ModelShape) -> bool:
     """Whether it is a DeepSeek-V4, whose caches SGLang sizes by rules of their own."""
     return any(isinstance(m, CompressedAttention) for layer in shape.layers for m in layer.mixers)
@@ -136,6 +153,8 @@ def options(deployment: Deployment) -> Options:
     speculation = (given.text("speculative-algorithm") or "").upper()
     demand = _demand(deployment, given, version, tp, pp, dp if dp_attention else 0, speculation)
     fraction = given.number("mem-fraction-static")
+    if fraction is not None and demand.multimodal:
+        fraction *= runner_factor(version)
     kv_dtype, kv_given = _kv_dtype(given, deployment, version)
     steps = given.whole("speculative-num-steps") or (3 if speculation else 0)
     topk = given.whole("speculative-eagle-topk") or (1 if speculation else 0)
@@ -156,6 +175,7 @@ def options(deployment: Deployment) -> Options:
         state_slots=given.whole("max-mamba-cache-size"),
         slots_per_request=_slots_per_request(given, version, radix, bool(speculation)), radix_cache=radix,
         window_ratio_given=given.text("swa-full-tokens-ratio") is not None, compressed=is_compressed(shape),
+        packed_latent=not (_blackwell(deployment) and version >= PLAIN_LATENT_SINCE),
         max_requests=_max_requests(given, version, speculation, is_compressed(shape)), max_tokens=given.whole("max-total-tokens"),
         speculation=speculation, draft_tokens=drafts, draft_steps=steps, draft_topk=topk,
         multimodal=demand.multimodal,
@@ -197,7 +217,8 @@ def _max_requests(given: _Settings, version: Version, speculation: str, compress
 
 
 def _kv_dtype(given: _Settings, deployment: Deployment, version: Version) -> tuple[str, bool]:
-    """`auto` is the model's dtype, unless its quantised checkpoint asks for an 8-bit cache (0.5.3 on)."""
+    """`auto` is the model's dtype, unless its quantised checkpoint asks for an 8-bit cache (0.5.3 on) or sparse attention
+    runs on a Blackwell."""
     asked = given.text("kv-cache-dtype") or "auto"
     if asked != "auto":
         return {"bf16": "bfloat16", "fp8": "fp8_e4m3"}.get(asked, asked), True
@@ -205,6 +226,8 @@ def _kv_dtype(given: _Settings, deployment: Deployment, version: Version) -> tup
     if is_compressed(deployment.shape):
         return "fp8_e4m3", False
     if quantisation is not None and quantisation.kv_bits == 8 and version >= (0, 5, 3):
+        return "fp8_e4m3", False
+    if is_sparse(deployment.shape) and _blackwell(deployment):
         return "fp8_e4m3", False
     dtype = given.text("dtype")
     own = "float16" if deployment.shape.dtype == "float16" else "bfloat16"
@@ -222,11 +245,8 @@ def _page(given: _Settings, deployment: Deployment, version: Version) -> int:
     if forced is None and page is None and backends == [None, None]:
         if is_compressed(deployment.shape):
             return COMPRESSED_PAGE
-        sparse = any(
-            isinstance(m, LatentAttention) and m.index_heads for layer in deployment.shape.layers for m in layer.mixers
-        )
-        blackwell = all((card.capability or (0, 0))[0] == 10 for card in deployment.cards)
-        if sparse or (blackwell and version >= (0, 5, 6) and not is_latent(deployment.shape)):
+        blackwell = _blackwell(deployment)
+        if is_sparse(deployment.shape) or (blackwell and version >= (0, 5, 6) and not is_latent(deployment.shape)):
             forced = 64
     if forced is None or (page is not None and page >= forced):
         return page or 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 
@@ -19,14 +20,21 @@ from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.identity import identity
 from loadpath.planning.refused_load import out_of_memory
 
-CONTEXT_BYTES = {"one": 0.70 * GIB, "many": 1.85 * GIB}
+CONTEXT_BYTES = {"one": 0.70 * GIB, "slot": 0.55 * GIB, "many": 1.85 * GIB}
 """What a rank's card lacks before the weights: CUDA context and communicators. Seen in public logs of 0.4 to 0.5.22: alone
-0.38 to 0.78 GiB, with 2 to 16 ranks 1.2 to 3.0 GiB (more with symmetric memory)."""
-CONTEXT_ERROR = {"one": 0.15, "many": 0.35}
+0.38 to 0.78 GiB, with 2 to 16 ranks over NVLink 1.2 to 3.0 GiB (more with symmetric memory), over PCIe, where there is no
+custom all-reduce, 0.4 to 0.7 GiB (L4, RTX 4090)."""
+CONTEXT_ERROR = {"one": 0.15, "slot": 0.15, "many": 0.35}
+CONNECT_BYTES = {"one": 0.09 * GIB, "slot": 0.16 * GIB, "many": 1.25 * GIB}
+"""The part of it that connecting the ranks takes."""
+LINK = 200e9
+"""Bytes/s to a peer, both directions, from which it is NVLink."""
 WEIGHTS_ERROR = 0.012
 """Mean error on eight public starts of 0.4.1 to 0.5.14, dense and mixture, 0.5 to 1,000 billion parameters."""
 SHARED_BYTES = 4.4 * GIB
 """What the operating system keeps of memory that CPU and GPU share (a GB10 with nothing else running)."""
+PACKED_COUNTED_SINCE = (0, 5, 17)
+"""Before, a pool of packed FP8 latents (656 bytes) was sized as if they took 576: it gets an eighth larger than its share."""
 TOWER_CACHE_BYTES = 100 * MIB
 """Kept back for image features from 0.5.18 on (SGLANG_VLM_CACHE_SIZE_MB)."""
 ACTIVATION_BYTES, GRAPH_BYTES, PREFILL_GRAPH_BYTES = 1.5 * MIB, 2 * MIB, 8 * MIB
@@ -67,10 +75,17 @@ def plan(deployment: Deployment) -> Plan:
 
 
 def _cells(shape: ModelShape, o: Options) -> Cells:
-    return cells(
-        stage(shape.layers, o.pp), o.attention_tp, o.kv_bytes, has_window_pool(shape.architecture, o.version),
-        4 if o.state_dtype == "float32" else 2,
-    )  # fmt: skip
+    def priced(packed: bool) -> Cells:
+        return cells(
+            stage(shape.layers, o.pp), o.attention_tp, o.kv_bytes, has_window_pool(shape.architecture, o.version),
+            4 if o.state_dtype == "float32" else 2, packed,
+        )  # fmt: skip
+
+    size = priced(o.packed_latent)
+    if o.version >= PACKED_COUNTED_SINCE:
+        return size
+    sized = priced(False).full
+    return msgspec.structs.replace(size, sized=sized) if sized != size.full else size
 
 
 def _sums(deployment: Deployment, o: Options) -> _Sums:
@@ -93,7 +108,14 @@ def free_before(card: Card, ranks: int) -> int:
     free = card.total_bytes if card.free_bytes is None else min(card.free_bytes, card.total_bytes)
     if card.unified_memory and card.free_bytes is None:
         free -= round(SHARED_BYTES)
-    return free - round(CONTEXT_BYTES["many" if ranks > 1 else "one"])
+    return free - round(CONTEXT_BYTES[_peers(card, ranks)])
+
+
+def _peers(card: Card, ranks: int) -> Literal["one", "slot", "many"]:
+    """How a rank reaches the others; "many" also where that is not known."""
+    if ranks == 1:
+        return "one"
+    return "slot" if card.link_bytes_per_s is not None and card.link_bytes_per_s < LINK else "many"
 
 
 def _draft_layers(deployment: Deployment, o: Options) -> int:
@@ -121,7 +143,7 @@ def _as_plan(deployment: Deployment, o: Options, sums: _Sums, size: Cells, pool:
     start = Start(
         model=shape.id, architecture=shape.architecture, dtype=shape.dtype, options=o, cells=size, pools=pool,
         free_before=sums.before, weights=sums.weights.bytes, after_pools=after_pools,
-        after_graphs=after_pools - sums.graphs, connect=round(0.09 * GIB if ranks == 1 else 1.25 * GIB),
+        after_graphs=after_pools - sums.graphs, connect=round(CONNECT_BYTES[_peers(sums.card, ranks)]),
         draft=sums.weights.draft if sums.draft_counted else 0, compressed=is_compressed(shape), refusal=error,
         load_error=out_of_memory(sums.card, sums.before, sums.weights.bytes, len(shape.layers) // o.pp)
         if sums.weights.bytes > sums.before else "",
@@ -151,7 +173,7 @@ def _allowance(o: Options) -> int:
 
 def _parts(o: Options, sums: _Sums, pool: Pools, after: int) -> Iterator[PlanPart]:
     """`after`: bytes that are free once everything else is there."""
-    ranks = "many" if o.tp * o.pp > 1 else "one"
+    ranks = _peers(sums.card, o.tp * o.pp)
     given = sums.card.free_bytes is not None
     yield PlanPart(
         "weights", sums.weights.bytes, sums.weights.basis, WEIGHTS_ERROR, note=sums.weights.note

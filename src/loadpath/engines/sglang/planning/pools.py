@@ -88,7 +88,7 @@ def _state_slots(room: float, cells: Cells, options: Options) -> tuple[int, int]
 
 def _tokens(left: float, cells: Cells, options: Options, draft_layers: int) -> tuple[int, int]:
     """(tokens of the full pool, of the window pool) before caps; a drafter's layers share the cells (0.5.14 on)."""
-    full, window = cells.full, cells.window
+    full, window = cells.sized or cells.full, cells.window
     if draft_layers and cells.full_layers:
         full += full / cells.full_layers * draft_layers
     if not window:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from loadpath.checkpoints.hf_config.rope import MROPE_FACTOR
 from loadpath.core.plan import Basis
 from loadpath.core.shape import ModelShape
 from loadpath.core.units import MIB
@@ -37,17 +38,22 @@ def resident(deployment: Deployment, options: Options) -> Resident:
     draft = 0
     if options.speculation and options.speculation != "NGRAM":
         if deployment.drafter is not None:
-            draft = _total(_rank(deployment.drafter, split, 0))
+            draft = _total(deployment.drafter, _rank(deployment.drafter, split, 0))
         elif deployment.shape.drafter is not None:
             draft = weights(deployment.shape, split, drafter=True).by_role["drafter"]
     basis: Basis = "modelled" if own.basis == "exact" else own.basis
-    return Resident(_total(own) + LOADING_BYTES, basis, "; ".join(own.notes), draft)
+    return Resident(_total(deployment.shape, own) + LOADING_BYTES, basis, "; ".join(own.notes), draft)
 
 
 def _rank(shape: ModelShape, split: Split, stage: int) -> Weights:
     return weights(shape, msgspec.structs.replace(split, stage=stage) if stage else split)
 
 
-def _total(one: Weights) -> int:
-    """SGLang keeps the cos/sin tables in float32, twice what the model's dtype would take."""
-    return one.bytes + one.by_role.get("rope", 0)
+def _total(shape: ModelShape, one: Weights) -> int:
+    """SGLang keeps the cos/sin tables in float32, twice what the model's dtype would take, but not vLLM's four times as long
+    ones of multimodal positions, and none for Gemma 3, which computes them."""
+    table = one.by_role.get("rope", 0)
+    if shape.architecture.startswith("Gemma3For"):
+        return one.bytes - table
+    long = all(rope.scaling == "mrope" for rope in shape.rope)
+    return one.bytes - table + 2 * table // (MROPE_FACTOR if long else 1)
