@@ -110,3 +110,21 @@ def test_a_misspelt_option_of_ours_is_not_passed_on_to_the_engine() -> None:
 def test_a_card_that_can_only_unpack_the_weights_is_said_to() -> None:
     text = run("plan", "Qwen/Qwen3-8B-FP8", "--gpu", "RTX 3090", "--max-model-len", "8192").stdout
     assert "fallback kernel" in text and "not the native path" in text
+
+
+@pytest.mark.parametrize("words", [
+    ("--concurrency", "4"), ("--rank", "8"), ("--svg", "x.svg"), ("--train", "lora", "--solve"),
+    ("--which-gpu", "--sweep", "gpus=1,2"),
+])  # fmt: skip
+def test_an_option_that_would_do_nothing_is_refused(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, ["plan", "Qwen/Qwen3-8B", "--gpu", "L4", *words])
+    assert result.exit_code == 2
+    assert words[0] in result.output
+
+
+def test_what_was_asked_to_be_solved_is_answered_first() -> None:
+    result = CliRunner().invoke(
+        main, ["plan", "Qwen/Qwen3-8B", "--gpu", "L4", "--solve", "--concurrency", "8", "--length", "8192"]
+    )
+    assert "What fits 8 x 8,192 tokens" in "\n".join(result.output.splitlines()[:14])
+    assert "What to change" not in result.output

@@ -100,5 +100,6 @@ def _tell(sample: Sample) -> None:
 
 
 def _in_tree(root: str, path: str) -> Path:
-    """A path of the machine in the tree that stands for it."""
-    return Path(path) if root == "/" else Path(root) / path.lstrip("/")
+    """The prefix that is named, or whose interpreter is named, in the tree that stands for the machine."""
+    named = Path(path) if root == "/" else Path(root) / path.lstrip("/")
+    return named.parent.parent if named.parent.name == "bin" else named

@@ -129,18 +129,48 @@ def command(words: tuple[str, ...], **given: Any) -> None:
     output = Output(**{name: given.pop(name) for name in Output.__struct_fields__})
     deployed = Deployed(**{name: given.pop(name) for name in Deployed.__struct_fields__})
     asked = Asked(**given)
+    _refuse_idle_options(asked)
     from loadpath.forecast.request import PlanRefused
 
     try:
         report = _answer(words, deployed, asked)
     except (PlanRefused, OSError) as error:
         raise Unreadable(str(error)) from error
+    if asked.against and deployed.engine and report.plan and report.plan.engine != deployed.engine:
+        raise click.UsageError(f"--engine {deployed.engine}: {asked.against} is a log of {report.plan.engine}")
     if asked.csv:
         _write_csv(report, asked.csv)
     if asked.svg:
         _write_svg(report, asked.svg)
     status = 0 if asked.csv == "-" else write(report, output)
     sys.exit(max(status, 1 if report.verdict.state == "failed" else 0))
+
+
+_NEEDED_FOR = {
+    "concurrency": ("solve", "which_gpu"), "length": ("solve", "which_gpu"), "precision": ("train",), "optimiser": ("train",),
+    "rank": ("train",), "targets": ("train",), "sequence": ("train",), "micro_batch": ("train",), "checkpointing": ("train",),
+    "fused_loss": ("train",), "zero": ("train",), "svg": ("sweeps",),
+}  # fmt: skip
+"""Options that mean something beside one of others only."""
+_ALONE = ("train", "which_gpu", "sweeps", "against")
+"""Options of which each makes another report."""
+
+
+def _refuse_idle_options(asked: Asked) -> None:
+    """An option that would do nothing is refused: its user expects that it does."""
+    context = click.get_current_context()
+    names = {p.name: p.opts[0] for p in context.command.params if p.name}
+    alone = [name for name in _ALONE if getattr(asked, name)]
+    if len(alone) > 1:
+        raise click.UsageError(f"{' and '.join(names[name] for name in alone)}: one of them at a time")
+    if alone and any(getattr(asked, name) for name in ("solve", "beside", "share")):
+        raise click.UsageError(
+            f"{names[alone[0]]} makes a report of its own: --solve, --beside and --share do nothing there"
+        )
+    for name, wanted in _NEEDED_FOR.items():
+        given = context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+        if given and not any(getattr(asked, other) for other in wanted):
+            raise click.UsageError(f"{names[name]} is for {' and '.join(names[other] for other in wanted)} only")
 
 
 def _answer(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Report:

@@ -41,6 +41,12 @@ def remedied(report: Report, deployed: Deployment) -> Report:
     return msgspec.structs.replace(report, findings=findings)
 
 
+def without_remedies(report: Report) -> Report:
+    """The report with a root cause whose remedies another table tells (`--solve`)."""
+    bare = tuple(msgspec.structs.replace(f, remedies=()) if f.id == report.root_cause else f for f in report.findings)
+    return msgspec.structs.replace(report, findings=bare)
+
+
 def _found(deployed: Deployment, plan: Plan) -> Iterator[Remedy]:
     shorter = _shorter(deployed, plan)
     if shorter is not None:

@@ -45,6 +45,8 @@ def answer(request: Request, wants: Wants, progress: Progress | None = None) -> 
     """
     if wants.against:
         return _beside(request, wants.against)
+    if wants.solve:
+        request = _at_length(request, wants.length)
     if not request.model:
         raise PlanRefused(
             "which model? A folder, config.json, .gguf file, hub id or name; or the whole command after --"
@@ -63,9 +65,10 @@ def answer(request: Request, wants: Wants, progress: Progress | None = None) -> 
         return _table_alone(*sweep(request, wants.sweeps, progress))
     report = plan(request)
     if wants.solve:
+        from loadpath.forecast.change import without_remedies
         from loadpath.forecast.solve import solve
 
-        report = _with(report, solve(deployment(request), wants.concurrency, wants.length))
+        report = _with(without_remedies(report), solve(deployment(request), wants.concurrency, wants.length))
     if wants.beside and report.plan:
         from loadpath.forecast.beside import beside
 

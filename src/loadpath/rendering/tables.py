@@ -29,7 +29,7 @@ def cell(value: Cell, column: Column) -> str:
         case "seconds":
             return _short(value) if value < 1 else show_seconds(value)
         case "share":
-            return f"{value * 100:.3g} %"
+            return f"{value * 100:.3g} %" if abs(value) < 1 else f"{value * 100:,.0f} %"
         case "tokens/s" | "tokens" | "requests":
             return show_count(value) if value >= 100 or value == int(value) else f"{value:.3g}"
         case "FLOP/s" | "bytes/s":
