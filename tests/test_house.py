@@ -17,8 +17,9 @@ from loadpath.readers.registry import READERS
 
 SRC = Path(loadpath.__file__).parent
 # A higher number is a lower floor: a folder imports only from its own and from those below it.
-FLOORS = {"cli": 1, "checking": 2, "forecast": 2, "launching": 2, "traffic": 2, "traffic": 2, "reading": 3, "rendering": 3, "diagnosis": 4, "engines": 5,
-          "readers": 6, "planning": 6, "checkpoints": 6, "intake": 7, "knowledge": 7, "collect": 7, "core": 8}  # fmt: skip
+FLOORS = {"cli": 1, "checking": 2, "forecast": 2, "launching": 2, "traffic": 2, "reading": 3, "rendering": 3,
+          "diagnosis": 4, "engines": 5, "readers": 6, "planning": 6, "checkpoints": 6, "intake": 7, "knowledge": 7,
+          "collect": 7, "core": 8}  # fmt: skip
 MODULE_FILES = sorted(p for p in SRC.rglob("*.py") if p.parent != SRC)
 
 

@@ -155,8 +155,8 @@ READERS: tuple[ReaderEntry, ...] = (
     ReaderEntry("nvidia-smi-csv", "nvidia_smi_csv", (
         "--query-", "memory.used", "memory.total", "memory.free", "memory.reserved", "utilization.gpu", "utilization.memory",
         "power.draw", "power.limit", "temperature.gpu", "clocks.", "clocks_event", "clocks_throttle", "gpu_name", "gpu_uuid",
-        "uuid, ", "index, name", "compute_cap", "used_memory", "used_gpu_memory", "pcie.link", "ecc.errors", "remapped_rows.", "pstate", ":00.0,",
-        ", gpu-", ", 0x0000",
+        "uuid, ", "index, name", "compute_cap", "used_memory", "used_gpu_memory", "pcie.link", "ecc.errors",
+        "remapped_rows.", "pstate", ":00.0,", ", gpu-", ", 0x0000",
     )),
     ReaderEntry("nvidia-smi-nvlink", "nvidia_smi_nvlink", ("(uuid: gpu-",)),
     ReaderEntry("nvidia-smi-list", "nvidia_smi_list", ("(uuid: gpu-",)),
