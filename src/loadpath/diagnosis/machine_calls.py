@@ -33,7 +33,9 @@ def judge_hung(case: Case) -> Iterator[Finding]:
     figures = {"timed_out": [p.name for p in hung]}
     # Only what is stuck in the kernel needs a person at once; another call may merely have been slow.
     action: dict[str, Any] = {} if stuck else {"operator_action": "none", "blast_radius": None}
-    yield finding("driver-call-hangs", hung, case=case, values=values, certainty="established", figures=figures, **action)
+    yield finding(
+        "driver-call-hangs", hung, case=case, values=values, certainty="established", figures=figures, **action
+    )
 
 
 def judge_crashed(case: Case) -> Iterator[Finding]:

@@ -60,7 +60,9 @@ def judge_missing(case: Case) -> Iterator[Finding]:
         where = case.last(Whereabouts)
         asked = [Remedy("Ask for the GPU in the container's limits.", "resources: {limits: {nvidia.com/gpu: 1}}")]
         remedies = asked if where is not None and where.pod else None
-        yield finding("gpu-not-requested", [*nodes, *shown], case=case, cause=cause, certainty="likely", remedies=remedies)
+        yield finding(
+            "gpu-not-requested", [*nodes, *shown], case=case, cause=cause, certainty="likely", remedies=remedies
+        )
     elif not there:
         yield finding("device-node-missing", [*nodes, *shown], case=case, values={"node": "/dev/nvidiactl"}, cause=_unmade(
             f"The kernel module {module} is loaded and there is no /dev/nvidia* file"))  # fmt: skip
