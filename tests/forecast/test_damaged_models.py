@@ -21,7 +21,7 @@ SOUND: dict[str, Any] = {
     "max_position_embeddings": 40960, "torch_dtype": "bfloat16", "tie_word_embeddings": True,
     "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128},
 }  # fmt: skip
-VALUES = st.sampled_from((0, -1, 1, 3, 10**12, "x", None, [], [1, 2], True, {}, 1.5))
+VALUES: Any = st.sampled_from((0, -1, 1, 3, 10**12, "x", None, [], [1, 2], True, {}, 1.5))
 ENGINES = ("vllm", "sglang", "llama.cpp", "tgi", "tensorrt-llm", "lmdeploy")
 
 
