@@ -26,10 +26,11 @@ unit: $(READY)
 	$(BIN)/pytest -n 2
 
 # Real engines on the CPU: llama.cpp, and vLLM in an environment of its own (3 GB), which is skipped with the reason
-# where it cannot be made.
+# where it cannot be made. ENGINES=all starts it for more kinds of models.
+ENGINES ?= some
 test-engines: $(READY)
 	-$(BIN)/python benchmarks/environments.py vllm
-	LOADPATH_REAL_ENGINES=1 $(BIN)/pytest tests/real_engines --durations=5 -rs
+	LOADPATH_REAL_ENGINES=$(ENGINES) $(BIN)/pytest tests/real_engines --durations=5 -rs
 
 # Sets itself up, then reads a bundled incident: a server that was refused for want of KV cache.
 demo: $(READY)

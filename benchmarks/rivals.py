@@ -85,11 +85,11 @@ def vllm_bench(work: Work) -> list[str]:
 
 
 RIVALS = (
-    Client("GuideLLM", guidellm, (100, 700), (64, 264)),
+    Client("GuideLLM", guidellm, (100, 700), (64, 464)),
     # Offline it takes tokenizers of the hub's cache alone, no folders.
-    Client("AIPerf", aiperf, (200, 1200), (64, 264), {"HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}),
-    Client("inference-perf", inference_perf, (200, 1200), (64, 264)),
-    Client("vllm bench serve", vllm_bench, (200, 2200), (64, 464)),
+    Client("AIPerf", aiperf, (200, 1200), (64, 464), {"HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}),
+    Client("inference-perf", inference_perf, (200, 1200), (64, 464)),
+    Client("vllm bench serve", vllm_bench, (200, 3200), (64, 1064)),
 )
 
 

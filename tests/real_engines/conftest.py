@@ -25,12 +25,18 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None if os.environ.get("LOADPATH_REAL_ENGINES") else True
 
 
-@pytest.fixture(scope="session")
-def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One vLLM for all tests: a start takes most of a minute."""
+def vllm_program() -> Path:
+    """vLLM's command; skips the test where its environment could not be made."""
     program = TOP / ".venv-engines" / "bin" / "vllm"
     if not program.exists():
         pytest.skip(f"{program} is not here: benchmarks/environments.py vllm says why")
+    return program
+
+
+@pytest.fixture(scope="session")
+def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One vLLM for all tests: a start takes most of a minute."""
+    program = vllm_program()
     folder = tmp_path_factory.mktemp("vllm")
     model, port = write_model(folder / "tiny-llama", context=CONTEXT), free_port()
     command = [

@@ -6,6 +6,7 @@ import json
 import random
 import struct
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ def write_model(folder: Path, kind: str = "llama", context: int = 1024) -> Path:
     config, header = tiny(kind)
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"max_position_embeddings": context, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    config = {name: value for name, value in config.items() if name != "time_step_limit"}  # an infinity, not in JSON
     (folder / "config.json").write_text(json.dumps(config | settings), "utf-8")
     vocabulary = _write_tokenizer(folder, config["vocab_size"], context)
     spoken = {number for token, number in vocabulary.items() if token.isascii() and number >= len(SPECIAL)}
@@ -30,25 +32,29 @@ def write_model(folder: Path, kind: str = "llama", context: int = 1024) -> Path:
 
 def _write_weights(path: Path, header: dict[str, Any], spoken: set[int]) -> None:
     source = random.Random(0)
-    some = [_bf16(source.gauss(0.0, SCALE)) for _ in range(4099)]  # repeated: nobody asks for better noise
-    ones, data = _bf16(1.0), json.dumps(header).encode()
-    tensors = sorted(((e["data_offsets"], name, e) for name, e in header.items() if name != "__metadata__"))
+    some = [source.gauss(0.0, SCALE) for _ in range(4099)]  # repeated: nobody asks for better noise
+    data = json.dumps(header).encode()
+    tensors = sorted((entry["data_offsets"], name, entry) for name, entry in header.items() if name != "__metadata__")
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(data)) + data)
-        for (begin, end), name, entry in tensors:
-            assert entry["dtype"] == "BF16", "this writer knows BF16 alone"
-            count, start = (end - begin) // 2, source.randrange(len(some))
-            row = entry["shape"][-1]
+        for _, name, entry in tensors:
+            count, start, row = prod(entry["shape"]), source.randrange(len(some)), entry["shape"][-1]
             noise = [some[(start + at) % len(some)] for at in range(count)]
-            values = [ones] * count if name.endswith("norm.weight") else noise
+            values = [1.0] * count if name.endswith("norm.weight") else noise
             if name == "lm_head.weight":
-                values = [v if at // row in spoken else b"\0\0" for at, v in enumerate(values)]
-            file.write(b"".join(values))
+                values = [value if at // row in spoken else 0.0 for at, value in enumerate(values)]
+            file.write(_stored(values, entry["dtype"]))
 
 
-def _bf16(value: float) -> bytes:
-    """The upper half of a float32."""
-    return struct.pack("<f", value)[2:]
+def _stored(values: list[float], kind: str) -> bytes:
+    """Little-endian F32, or BF16, which is its upper half."""
+    whole = struct.pack(f"<{len(values)}f", *values)
+    if kind == "F32":
+        return whole
+    assert kind == "BF16", kind
+    halves = bytearray(len(whole) // 2)
+    halves[0::2], halves[1::2] = whole[2::4], whole[3::4]
+    return bytes(halves)
 
 
 def _write_tokenizer(folder: Path, size: int, context: int) -> dict[str, int]:
