@@ -87,7 +87,30 @@ def test_scripts_are_valid_shell(kind: str) -> None:
 def test_named_devices_keep_the_quotes_that_docker_needs() -> None:
     text = written(made(options=Options(devices=(0, 1))), "docker")
     assert """--gpus '"device=0,1"'""" in text
-    assert "--device nvidia.com/gpu=0" in written(made(options=Options(devices=(0,), cdi=True)), "docker")
+    assert "--device nvidia.com/gpu=0" in written(made(options=Options(devices=(0, 1), cdi=True)), "docker")
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    (Options(devices=(0,)), "--devices names 1 GPU.* for 2"), (Options(name="Bad Name!"), "DNS label"),
+])  # fmt: skip
+def test_what_contradicts_the_plan_or_no_engine_takes_is_refused(options: Options, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        made(options=options)
+
+
+def test_a_bare_program_listens_on_this_machine_and_is_no_path_of_an_image() -> None:
+    plan = planned(deployment(Request(MODEL, ("L40S",), engine="llama.cpp", settings={"ctx-size": "4096"})))
+    text = written(launch(plan, MODEL, {"ctx-size": "4096"}, Options(bare=True)), "command")
+    assert "--host 127.0.0.1" in text
+    assert "/app/" not in text
+
+
+def test_an_adapter_is_mounted_and_named(tmp_path: Path) -> None:
+    own = SETTINGS["vllm"] | {"enable-lora": "True", "lora-modules": f"sql={tmp_path}"}
+    plan = planned(deployment(Request(MODEL, ("L40S",), 2, "vllm", settings=own)))
+    text = written(launch(plan, MODEL, own, Options(), adapters=(str(tmp_path),)), "docker")
+    assert f"--volume {tmp_path}:/adapters/{tmp_path.name}:ro" in text
+    assert f"--lora-modules sql=/adapters/{tmp_path.name}" in text
 
 
 def test_a_server_comes_back_and_stays_on_this_machine() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -15,6 +19,7 @@ from loadpath.launching.spec import Launch
 from loadpath.launching.write import written
 
 KINDS = ("docker", "podman", "command")
+PAUSE_SECONDS = 0.2
 
 
 def run_and_follow(made: Launch, kind: str) -> int:
@@ -26,6 +31,9 @@ def run_and_follow(made: Launch, kind: str) -> int:
         raise click.UsageError(
             f"--run starts docker, podman or command; write the {kind} file and start it with its own tool"
         )
+    program = made.program[0] if kind == "command" else kind
+    if shutil.which(program) is None:
+        raise Unreadable(f"{program} is not on PATH: nothing was started")
     folder = Path(tempfile.mkdtemp(prefix="loadpath-"))
     script = folder / "start.sh"
     script.write_text(written(made, kind), encoding="utf-8")
@@ -60,7 +68,29 @@ def _process(script: Path, log: Path) -> int:
             start_new_session=True,
         )
     click.echo(f"started {started.pid}, its output is in {log}; `kill -- -{started.pid}` ends it", err=True)
-    return subprocess.run([*_READER, str(log)]).returncode
+    with log.open("rb") as output, subprocess.Popen([*_READER, "-"], stdin=subprocess.PIPE) as reader:
+        _pump(output, started, reader)
+    if (status := started.poll()) is not None:
+        click.echo(f"it ended with exit status {status}", err=True)
+        return max(reader.returncode, 1 if status else 0)
+    return reader.returncode
+
+
+def _pump(output: BinaryIO, started: subprocess.Popen[bytes], reader: subprocess.Popen[bytes]) -> None:
+    """The process's output to the reader, until the process ends or the reader has seen enough."""
+    assert reader.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        while reader.poll() is None:
+            ended = started.poll() is not None  # asked first: what it wrote last is read after
+            if chunk := output.read(1 << 16):
+                reader.stdin.write(chunk)
+                reader.stdin.flush()
+            elif ended:
+                break
+            else:
+                time.sleep(PAUSE_SECONDS)
+    with contextlib.suppress(BrokenPipeError):
+        reader.stdin.close()
 
 
 def _container(words: list[str]) -> int:

@@ -24,6 +24,7 @@ PATIENCE = 4
 """A start is given so many times its prediction before it is called dead: cold caches and slow disks are ordinary."""
 LEAST_PATIENCE = 300
 HOST_BASE = 8 * GIB
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _LISTS = ("lora-modules",)
 """Flags that take several words."""
 _WHYS = {
@@ -73,6 +74,7 @@ def launch(
     start = STARTS.get(plan.engine)
     if start is None:
         raise ValueError(f"launch does not know how {plan.engine} is started; it knows {', '.join(STARTS)}")
+    _check(plan, options)
     local = _is_local(model)
     target = _target(model, options.bare) if local else model
     beside = _beside(adapters, drafter, options.bare)
@@ -98,6 +100,18 @@ def launch(
         runtime_class=options.runtime_class,
         header=_header(plan),
     )
+
+
+def _check(plan: Plan, options: Options) -> None:
+    """Raises ValueError for choices that contradict the plan, or that no container engine takes."""
+    if options.devices and len(set(options.devices)) != plan.gpus:
+        raise ValueError(
+            f"--devices names {len(set(options.devices))} GPUs, and the plan is for {plan.gpus}: --gpus {len(set(options.devices))}"
+        )
+    if options.name and not _LABEL.fullmatch(options.name):
+        raise ValueError(
+            f"--name {options.name}: lower-case letters, digits and - were expected (a DNS label, at most 63)"
+        )
 
 
 def _target(model: str, bare: bool) -> str:
