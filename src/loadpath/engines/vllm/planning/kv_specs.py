@@ -33,6 +33,8 @@ ELEMENT_BITS = {
 """Bits of an element, key and value on average; the FP8 and INT8 types have 8. Scales of the rarer ones are not counted."""
 COMPRESSED_ENTRY = {"fp8": 584, "nvfp4": 352}
 """Bytes of an entry of compressed latent attention, 512 elements wide."""
+CHECKPOINTED = "checkpointed"
+"""States of which a request keeps one more (releases.STATE_CHECKPOINTS)."""
 STATE_ELEMENT = 2 * 4
 """A compressor keeps value and score of the tokens that are not yet an entry, in 32 bits."""
 
@@ -195,7 +197,8 @@ def _state(mixer: Mixer, shape: ModelShape, ranks: int, dtype_bytes: int, state_
         state = mixer.inner_width // ranks * mixer.state
     else:
         raise TypeError(type(mixer).__name__)
-    return KvSpec("state", page_bytes=(rows + drafted) * (width // ranks) * dtype_bytes + state * element)
+    tag = CHECKPOINTED if isinstance(mixer, Mamba) and mixer.generation == 2 else ""
+    return KvSpec("state", page_bytes=(rows + drafted) * (width // ranks) * dtype_bytes + state * element, tag=tag)
 
 
 def _drafted(shape: ModelShape, options: Options, drafter: ModelShape | None) -> Specs:

@@ -8,6 +8,7 @@ import msgspec
 
 from loadpath.engines.vllm.planning import releases
 from loadpath.engines.vllm.planning.kv_groups import Group, Layout
+from loadpath.engines.vllm.planning.kv_specs import CHECKPOINTED
 from loadpath.engines.vllm.planning.options import Options
 
 SMALL_BLOCK = 8  # tokens of the blocks of windows and states in a packed pool, about: one more than is needed is held
@@ -41,7 +42,7 @@ def request_blocks(layout: Layout, length: int, options: Options) -> int:
 def _pages(group: Group, length: int, options: Options) -> int:
     spec, block = group.spec, group.block_tokens
     if spec.kind == "state":
-        return _states(length, block, options)
+        return _states(length, block, options, spec.tag == CHECKPOINTED)
     if spec.kind == "sliding":
         held = min(spec.span - 1 + options.in_flight_tokens, length)
         return ceil(held / block) + 1
@@ -53,14 +54,17 @@ def _pages(group: Group, length: int, options: Options) -> int:
     return ceil(ceil(length / shared) / block)
 
 
-def _states(length: int, block: int, options: Options) -> int:
-    """Pages of recurrent state of one request: one and the drafted ones, two where the prefix cache keeps another."""
+def _states(length: int, block: int, options: Options, checkpointed: bool) -> int:
+    """Pages of recurrent state of one request: one and the drafted ones; where the prefix cache keeps states, another,
+    and a third of Mamba 2."""
     drafted = options.speculation.tokens
     if options.version < releases.STATE_MODES:
         return 1
     if options.state_mode == "all":
         return ceil(length / block) + drafted if block else 1 + drafted
-    return (2 if options.state_mode == "align" else 1) + drafted
+    if options.state_mode != "align":
+        return 1 + drafted
+    return 2 + drafted + int(checkpointed and options.version >= releases.STATE_CHECKPOINTS)
 
 
 def pool(layout: Layout, kv_bytes: int, options: Options) -> Pool:
