@@ -7,7 +7,7 @@ import pytest
 
 from loadpath.core.report import Finding
 from loadpath.forecast.commands import from_flags
-from loadpath.forecast.request import Request
+from loadpath.forecast.request import PlanRefused, Request
 from loadpath.forecast.service import plan
 
 
@@ -56,3 +56,9 @@ def test_slices_of_a_card_are_not_joined() -> None:
 
 def test_a_plan_asks_for_no_checks_on_a_machine() -> None:
     assert _root(Request("Qwen/Qwen3-32B", gpus=("L40S",))).next_checks == ()
+
+
+def test_a_card_that_the_engine_does_not_start_on_is_refused() -> None:
+    with pytest.raises(PlanRefused, match=r"compute capability 6\.1"):
+        plan(Request("Qwen/Qwen3-8B", gpus=("Tesla P40",)))
+    assert plan(Request("Qwen/Qwen3-8B", gpus=("Tesla P40",), engine="llama.cpp")).plan

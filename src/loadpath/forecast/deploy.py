@@ -30,6 +30,11 @@ _PARALLEL = {
 """Settings whose product is the number of cards of one replica."""
 
 
+_NEED_VOLTA = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
+VOLTA = (7, 0)
+"""The least compute capability that these engines' own documentation names in any release."""
+
+
 def planners() -> tuple[str, ...]:
     """Engines whose memory can be planned."""
     return tuple(entry.engine for entry in known() if hasattr(load(entry), "plan"))
@@ -44,6 +49,7 @@ def deployment(request: Request) -> Deployment:
     if opened.shape.max_position <= 0:
         raise PlanRefused(f"{request.model}: the longest context is not stated (`max_position_embeddings`)")
     settings = dict(request.settings)
+    _refuse_old(request.engine, cards_of_request(request))
     cards = cards_of_request(request)
     if request.engine in _PARALLEL and len(cards) > 1 and not any(n in settings for n in _PARALLEL[request.engine]):
         settings |= lever(request.engine, "tensor-parallel", len(cards))
@@ -51,6 +57,16 @@ def deployment(request: Request) -> Deployment:
         opened.shape, cards, request.engine, _version(request.version), settings, checkpoint=opened.checkpoint,
         drafter=drafter_of(request), available_kv_bytes=request.available_kv_bytes,
     )  # fmt: skip
+
+
+def _refuse_old(engine: str, cards: tuple[Card, ...]) -> None:
+    """Raises PlanRefused for a card on which the engine does not start at all, whatever its memory."""
+    for card in cards:
+        if engine in _NEED_VOLTA and card.capability and card.capability < VOLTA:
+            had = ".".join(map(str, card.capability))
+            raise PlanRefused(
+                f"{card.name} has compute capability {had}; {engine} needs 7.0 or more (llama.cpp and Ollama run on it)"
+            )
 
 
 def cards_of_request(request: Request) -> tuple[Card, ...]:

@@ -22,15 +22,19 @@ def to_html(report: Report, pieces: str = "") -> str:
         f'<span class="state {report.verdict.state}">{words.state(report)}</span>',
         f"<h1>{escape(report.verdict.sentence)}</h1>",
     ]
+    if report.plan:
+        body.append(f'<p class="soft">{escape(planned.headline(report.plan))}</p>')
     if report.root:
-        body += _finding(report.root)
+        body += _finding(report.root, evidence=report.plan is None)
+    asked = [table for table in report.tables if report.plan and table.id in planned.ASKED_FOR]
+    body += [_figures(table) for table in asked]
     body += _layers(report)
     for heading, own in words.grouped(report):
         items = "".join(f"<li><strong>{escape(f.title)}</strong> {_place(f)}<br>{escape(f.cause)}</li>" for f in own)
         body.append(f"<h2>{heading}</h2><ul>{items}</ul>")
     body += (_steps(report) if layers.steps_matter(report) else []) + [_memory(ledger) for ledger in report.memory]
     body += _plan(report.plan) if report.plan else []
-    body += [_figures(table) for table in report.tables] + _notes(report)
+    body += [_figures(table) for table in report.tables if table not in asked] + _notes(report)
     style = files("loadpath.rendering").joinpath("report.css").read_text("utf-8")
     title = escape(f"{words.state(report).capitalize()}: {report.verdict.sentence}")
     return (
@@ -44,11 +48,12 @@ def _place(f: Finding) -> str:
     return f'<span class="soft">{escape(f.evidence[0].source)}:{f.evidence[0].line}</span>' if f.evidence else ""
 
 
-def _finding(f: Finding) -> list[str]:
+def _finding(f: Finding, *, evidence: bool) -> list[str]:
+    """Why and what to change. The `evidence` of a plan stands in its predicted lines already."""
     made = [f'<p class="soft">{escape(words.judgement(f))}</p>', f"<p>{escape(f.cause)}</p>"]
     if act := words.action(f):
         made.append(f"<p><strong>Operator:</strong> {escape(act)}</p>")
-    if f.evidence:
+    if f.evidence and evidence:
         lines = "\n".join(f"{e.source}:{e.line}  {e.text}" for e in f.evidence)
         made.append(f"<h2>Evidence</h2><pre>{escape(lines)}</pre>")
     if f.remedies:
@@ -130,14 +135,28 @@ def _notes(report: Report) -> list[str]:
 def _plan(plan: Plan) -> list[str]:
     rows = [*planned.figures(plan), *(planned.identity(plan.identity) if plan.identity else [])]
     told = "".join(f"<tr><td>{escape(label)}</td><td>{escape(text)}</td></tr>" for label, text in rows)
-    made = [f"<h2>Planned: {escape(planned.headline(plan))}</h2><table>{told}</table>"]
+    made = [f"<h2>Planned</h2><table>{told}</table>"]
     if plan.lines:
         made.append(f"<h2>The engine will print</h2><pre>{escape(chr(10).join(plan.lines))}</pre>")
     return made
 
 
 def _figures(table: Table) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in tables.heads(table))
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in tables.cells(table))
+    marks = [' class="figure"' if tables.is_number(column, table) else "" for column in table.columns]
+    head = "".join(f"<th{mark}>{escape(name)}</th>" for mark, name in zip(marks, tables.heads(table), strict=True))
+    rows = "".join(
+        f"<tr>{''.join(f'<td{mark}>{escape(cell)}</td>' for mark, cell in zip(marks, row, strict=True))}</tr>"
+        for row in tables.cells(table)
+    )
     note = f"<p class='soft'>{escape(table.note)}</p>" if table.note else ""
-    return f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{rows}</table>{note}"
+    return f"<h2>{escape(table.title)}</h2><table><tr>{head}</tr>{rows}</table>{note}{_chart(table)}"
+
+
+def _chart(table: Table) -> str:
+    """The drawing of a sweep; "" for other tables."""
+    from loadpath.rendering.scene import scene
+    from loadpath.rendering.svg import to_svg
+    from loadpath.rendering.sweep import chart
+
+    drawn = chart(table)
+    return f"<figure>{to_svg(scene(drawn))}</figure>" if drawn else ""

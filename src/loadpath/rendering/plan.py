@@ -9,6 +9,10 @@ _ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-ll
             "lmdeploy": "LMDeploy"}  # fmt: skip
 
 
+ASKED_FOR = ("solve", "against", "beside", "sharing", "ways-to-share")
+"""Tables that answer an option of `plan`: they stand before the plan itself."""
+
+
 def headline(plan: Plan) -> str:
     """ "Qwen3-14B on 2 x H100 80GB, vLLM 0.33.0"."""
     cards = _cards(plan)
@@ -22,7 +26,8 @@ def _cards(plan: Plan) -> str:
 
 def figures(plan: Plan) -> list[tuple[str, str]]:
     """The figures that people ask for first."""
-    told = [("KV cache", f"{show_bytes(plan.kv_bytes)}, {show_count(plan.kv_tokens)} tokens")]
+    room = f"{show_bytes(plan.kv_bytes)}, {show_count(plan.kv_tokens)} tokens"
+    told = [("KV cache", room if plan.kv_bytes >= 0 else f"none: {show_bytes(-plan.kv_bytes)} short")]
     if plan.kv_bytes_per_token:
         told.append(("a token takes", show_bytes(plan.kv_bytes_per_token)))
     asked = f"requests of {show_count(plan.max_model_len)} tokens"

@@ -32,8 +32,6 @@ MOST_EVIDENCE_CHARS = 600
 MOST_NOTED = 6
 MOST_ROWS = 60
 WIDEST_PLOT = 96
-ASKED_FOR = ("solve", "against", "beside", "sharing", "ways-to-share")
-"""Tables that answer an option of `plan`: they stand before the plan itself."""
 MOST_LINE = 200
 """Characters of a predicted line; engines dump all their settings in one."""
 
@@ -63,7 +61,7 @@ def blocks(report: Report, width: int, glyphs: Glyphs) -> list[RenderableType]:
         made.append(Text(planned.headline(report.plan), style="dim"))
     if root := report.root:
         made += _cause(root, evidence=report.plan is None)
-    asked = [table for table in report.tables if report.plan and table.id in ASKED_FOR]
+    asked = [table for table in report.tables if report.plan and table.id in planned.ASKED_FOR]
     for table in asked:
         made += _figures(table, width)
     if report.layers:
