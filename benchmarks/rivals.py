@@ -89,7 +89,7 @@ RIVALS = (
     # Offline it takes tokenizers of the hub's cache alone, no folders.
     Client("AIPerf", aiperf, (200, 1200), (64, 464), {"HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": ""}),
     Client("inference-perf", inference_perf, (200, 1200), (64, 464)),
-    Client("vllm bench serve", vllm_bench, (200, 3200), (64, 1064)),
+    Client("vllm bench serve", vllm_bench, (200, 6200), (64, 4064)),
 )
 
 

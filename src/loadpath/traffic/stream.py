@@ -140,13 +140,17 @@ class Answer:
                 self._failed(payload)
             return
         choices = event.choices
-        if len(choices) == 1 and event.error is None and self._has_text(choices[0]):
-            self.times.append(now)
-            if choices[0].finish_reason:
-                self.finish = choices[0].finish_reason
-            if event.usage is not None:
-                self._counts(event)
-            return
+        if len(choices) == 1 and event.error is None:
+            choice = choices[0]
+            text = choice.text if choice.delta is None else choice.delta.content
+            if usual := isinstance(text, str) and text != "" and not self._keep_text:  # without a call: it is the most
+                self.characters.append(len(text))
+            if usual or self._has_text(choice):
+                self.times.append(now)
+                self.finish = choice.finish_reason or self.finish
+                if event.usage is not None:
+                    self._counts(event)
+                return
         for choice in choices:
             self.finish = choice.finish_reason or self.finish
             if (len(choices) > 1 or event.error is not None) and self._has_text(choice):

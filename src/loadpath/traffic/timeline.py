@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 from loadpath.core.traffic import Exchange, Interval
 from loadpath.traffic.statistics import quantile, ttft
@@ -60,11 +59,14 @@ def _fill(exchange: Exchange, at: Callable[[float], _Slot]) -> None:
         own.ttfts.append(first)
         own.prompt += exchange.prompt_tokens or 0
     tokens = exchange.chunk_tokens or (1,) * len(exchange.chunk_times)
+    before = None
     for time, count in zip(exchange.chunk_times, tokens, strict=True):
-        at(time).output += count
-    for before, now in pairwise(exchange.chunk_times):
-        if now > before:
-            at(now).gaps.append(now - before)
+        if time != before:
+            own = at(time)
+            if before is not None:
+                own.gaps.append(time - before)
+            before = time
+        own.output += count
     if exchange.end is not None:
         own = at(exchange.end)
         own.completed += not exchange.error
