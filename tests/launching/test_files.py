@@ -25,6 +25,7 @@ CONTAINERS = ("docker", "podman", "compose", "kubernetes", "quadlet")
 SETTINGS = {
     "vllm": {"max-model-len": "16384", "tensor-parallel-size": "2", "enforce-eager": "True"},
     "sglang": {"context-length": "16384", "tp-size": "2"},
+    "tgi": {"max-total-tokens": "16384", "num-shard": "2"},
 }
 MODEL = "Qwen/Qwen3-14B"
 

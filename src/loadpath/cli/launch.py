@@ -111,6 +111,7 @@ def command(words: tuple[str, ...], **given: Any) -> None:
 
 def _serving(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Launch:
     """The launch of a server; a plan that does not fit is shown instead, and ends the command."""
+    from loadpath.forecast.deploy import spread_over
     from loadpath.forecast.request import PlanRefused
     from loadpath.launching.build import launch
 
@@ -123,7 +124,7 @@ def _serving(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Launch
     assert report.plan is not None
     if not report.plan.fits and not asked.force:
         sys.exit(max(1, write(report, Output())))
-    settings = request.settings | _parallel(report.plan.settings)
+    settings = request.settings | spread_over(request.engine, request.settings, report.plan.gpus)
     return launch(report.plan, request.model, settings, _options(asked), request.adapters, request.drafter)
 
 
@@ -131,12 +132,6 @@ def _planned(request: Request) -> Report:
     from loadpath.forecast.service import plan
 
     return plan(request)
-
-
-def _parallel(settings: dict[str, str]) -> dict[str, str]:
-    """Parallel sizes that the plan chose for the cards; other defaults stay the engine's."""
-    names = ("tensor-parallel-size", "tp-size")
-    return {name: settings[name] for name in names if settings.get(name, "1") not in ("", "1")}
 
 
 def _training(words: tuple[str, ...], deployed: Deployed, asked: Asked) -> Launch:

@@ -51,8 +51,7 @@ def deployment(request: Request) -> Deployment:
     settings = dict(request.settings)
     _refuse_old(request.engine, cards_of_request(request))
     cards = cards_of_request(request)
-    if request.engine in _PARALLEL and len(cards) > 1 and not any(n in settings for n in _PARALLEL[request.engine]):
-        settings |= lever(request.engine, "tensor-parallel", len(cards))
+    settings |= spread_over(request.engine, settings, len(cards))
     return Deployment(
         opened.shape, cards, request.engine, _version(request.version), settings, checkpoint=opened.checkpoint,
         drafter=drafter_of(request), available_kv_bytes=request.available_kv_bytes,
@@ -90,6 +89,13 @@ def opened_model(name: str) -> Opened:
         if "/" in name and not Path(name).exists() and (shape := model(Path(name).name)):
             return Opened(shape, None, "table", f"{name} is not here: planned with the table's {shape.id}.")
         raise PlanRefused(str(error)) from error
+
+
+def spread_over(engine: str, settings: Mapping[str, str], cards: int) -> dict[str, str]:
+    """The parallel size that uses all cards, where the settings name none; {} where nothing is to be added."""
+    if cards < 2 or engine not in _PARALLEL or any(name in settings for name in _PARALLEL[engine]):
+        return {}
+    return lever(engine, "tensor-parallel", cards)
 
 
 def cards_used(request: Request) -> int | None:

@@ -30,6 +30,7 @@ _LISTS = ("lora-modules",)
 _WHYS = {
     "tensor-parallel-size": "splits every layer over the cards", "tp-size": "splits every layer over the cards",
     "pipeline-parallel-size": "splits the layers into stages", "pp-size": "splits the layers into stages",
+    "num-shard": "splits every layer over the cards", "max-total-tokens": "the longest request, prompt and answer",
     "max-model-len": "the longest request; the KV cache must hold one", "context-length": "the longest request",
     "ctx-size": "tokens of all slots together", "gpu-memory-utilization": "share of the card that the engine may use",
     "mem-fraction-static": "share for weights and KV pool", "kv-cache-dtype": "element type of the KV cache",
@@ -165,7 +166,7 @@ def _arguments(
         Argument((start.port_flag, str(port)), "the port that the probes ask"),
     ]
     for name, value in settings.items():
-        if name in ("host", "port") or name.isupper():
+        if name in (start.host_flag.lstrip("-"), start.port_flag.lstrip("-")) or name.isupper():
             continue
         flag = f"--{name}"
         on = value in ("", "true", "True")

@@ -30,5 +30,9 @@ STARTS: dict[str, EngineStart] = {
         "ghcr.io/ggml-org/llama.cpp:{version}", ("/app/llama-server",), "--model", "--host", "--port", 8080,
         latest="server-cuda",
     ),
+    "tgi": EngineStart(
+        "ghcr.io/huggingface/text-generation-inference:{version}", ("text-generation-launcher",), "--model-id", "--hostname",
+        "--port", 8080, cache_target="/data",
+    ),
 }  # fmt: skip
-"""Sources: the projects' own Docker pages (vLLM, SGLang, llama.cpp)."""
+"""Sources: the projects' own Docker pages (vLLM, SGLang, llama.cpp, TGI)."""
