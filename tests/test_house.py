@@ -54,18 +54,23 @@ def test_no_engine_knows_another() -> None:
                 assert parts[2] == path.parent.name or (path.parent.name, parts[2]) == ("ollama", "llama_cpp"), path
 
 
+def dotted(path: Path, folder: str) -> str:
+    """`gpu.state` of `diagnosis/gpu/state.py`."""
+    return ".".join(path.relative_to(SRC / folder).with_suffix("").parts)
+
+
 def test_every_reader_engine_and_rule_module_is_registered() -> None:
     have = {entry.module for entry in READERS}
-    for path in (SRC / "readers").glob("*.py"):
-        module = import_module(f"loadpath.readers.{path.stem}")
-        if hasattr(module, "read") and path.stem not in ("__init__", "registry"):
-            assert path.stem in have, f"readers/{path.name} is not in readers/registry.py"
+    for path in (SRC / "readers").rglob("*.py"):
+        name = dotted(path, "readers")
+        if path.stem not in ("__init__", "registry") and hasattr(import_module(f"loadpath.readers.{name}"), "read"):
+            assert name in have, f"readers/{name} is not in readers/registry.py"
     for path in (SRC / "engines").iterdir():
         if (path / "__init__.py").exists():
             assert any(entry.module == path.name for entry in ENGINES), f"engines/{path.name} is not registered"
-    for path in (SRC / "diagnosis").glob("*.py"):
+    for path in (SRC / "diagnosis").rglob("*.py"):
         if "\nRULES" in path.read_text("utf-8"):
-            assert path.stem in MODULES, f"diagnosis/{path.name} is not in diagnosis/registry.py"
+            assert dotted(path, "diagnosis") in MODULES, f"{path} is not in diagnosis/registry.py"
 
 
 def test_every_rule_has_its_rows_and_every_judged_row_its_rule() -> None:

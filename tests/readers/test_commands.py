@@ -5,7 +5,8 @@ from __future__ import annotations
 from loadpath.core.facts.engine import Setting
 from loadpath.core.text import Capture
 from loadpath.intake.clean import clean
-from loadpath.readers import commands, compose, k8s_manifest
+from loadpath.readers import commands
+from loadpath.readers.containers import compose, k8s_manifest
 
 
 def settings(text: str) -> dict[str, str]:

@@ -17,7 +17,8 @@ from loadpath.core.facts.runtime import (
     ToolkitSetting,
 )
 from loadpath.core.text import Capture, Line
-from loadpath.readers import host_settings, inside, meminfo, podman_info, runtime_toml, toolkit_config
+from loadpath.readers.containers import inside, podman_info, runtime_toml, toolkit_config
+from loadpath.readers.host import host_settings, meminfo
 from loadpath.reading.service import read_bytes
 
 KIB = 1 << 10

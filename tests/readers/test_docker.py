@@ -8,7 +8,7 @@ from loadpath.core.facts.engine import Setting
 from loadpath.core.facts.runtime import RuntimeBinary
 from loadpath.core.text import Capture
 from loadpath.intake.clean import clean
-from loadpath.readers import (
+from loadpath.readers.containers import (
     daemon_json,
     docker_info,
     docker_inspect,

@@ -12,7 +12,8 @@ from loadpath.core.facts.health import Alert, DiagResult, GpusFound, HealthRepor
 from loadpath.core.facts.kernel import SxidEvent
 from loadpath.core.text import Capture
 from loadpath.intake.clean import clean
-from loadpath.readers import alerts, dcgm_diag, fabric_manager, prometheus_text
+from loadpath.readers import alerts, prometheus_text
+from loadpath.readers.nvidia import dcgm_diag, fabric_manager
 
 
 def block(reader: ModuleType, text: str) -> list[Fact]:

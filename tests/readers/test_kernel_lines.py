@@ -22,7 +22,8 @@ from loadpath.core.facts.kernel import (
 from loadpath.core.text import Capture
 from loadpath.core.units import KIB
 from loadpath.intake.clean import clean
-from loadpath.readers import driver_parts, gpu_lost, kernel_log, module_refusals, oom_killer, pcie_errors
+from loadpath.readers.host import kernel_log, module_refusals, oom_killer, pcie_errors
+from loadpath.readers.nvidia import driver_parts, gpu_lost
 
 
 def read(reader: ModuleType, text: str) -> list[Fact]:

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import read_text
 from loadpath.core.facts.profile import ApiTime, CopyTime, KernelProfile, KernelTime
-from loadpath.readers.ncu_metrics import number, scale
+from loadpath.readers.profile.ncu_metrics import number, scale
 from recordings import details, printed, raw
 
 METRICS = {

@@ -13,7 +13,8 @@ from loadpath.core.facts.memory import BrokenOff, MemoryUnbalanced, NoRoomForKv,
 from loadpath.core.text import Capture
 from loadpath.core.units import gib
 from loadpath.intake.clean import clean
-from loadpath.readers import broken_traceback, kv_errors, python_calls
+from loadpath.readers import kv_errors
+from loadpath.readers.python import broken_traceback, python_calls
 
 F = TypeVar("F", bound=Fact)
 

@@ -23,17 +23,13 @@ from loadpath.core.facts.gpu import (
 )
 from loadpath.core.text import Capture
 from loadpath.intake.clean import clean
-from loadpath.readers import (
-    device_nodes,
-    lspci,
-    nvidia_smi_errors,
-    nvidia_smi_list,
-    nvidia_smi_mig,
-    nvidia_smi_nvlink,
-    nvidia_smi_version,
-    proc_driver,
-    ubuntu_drivers,
-)
+from loadpath.readers.host import device_nodes, lspci
+from loadpath.readers.nvidia import proc_driver, ubuntu_drivers
+from loadpath.readers.nvidia_smi import errors as nvidia_smi_errors
+from loadpath.readers.nvidia_smi import list as nvidia_smi_list
+from loadpath.readers.nvidia_smi import mig as nvidia_smi_mig
+from loadpath.readers.nvidia_smi import nvlink as nvidia_smi_nvlink
+from loadpath.readers.nvidia_smi import version as nvidia_smi_version
 
 
 def facts_in(reader: ModuleType, text: str) -> list[Any]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from loadpath.core.facts.profile import CopyTime, GpuTimeline, KernelTime, LaunchCost, LongGap
-from loadpath.readers import torch_trace as reader
-from loadpath.readers.gpu_timeline import digest
-from loadpath.readers.gpu_work import View
-from loadpath.readers.nsys_sqlite import NoExport, trace_of
+from loadpath.readers.profile import torch_trace as reader
+from loadpath.readers.profile.gpu_timeline import digest
+from loadpath.readers.profile.gpu_work import View
+from loadpath.readers.profile.nsys_sqlite import NoExport, trace_of
 from loadpath.reading.service import read_bytes, read_paths
 from recordings import PROCESS, Call, Work, eager_decode, nsys_export, torch_trace
 

@@ -49,7 +49,7 @@ def command(
     \b
     Exit status: 0 no error found, 1 an error found (--fail-on warning: or a warning), 2 unreadable input, 3 not enough to judge.
     """
-    from loadpath.readers.gpu_work import View
+    from loadpath.readers.profile.gpu_work import View
     from loadpath.reading.service import read_paths
 
     shown = Output(**output)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import msgspec
 from loadpath.core.case import Case
 from loadpath.core.report import Finding
 from loadpath.core.text import NO_ORIGIN, Origin
-from loadpath.diagnosis.xid import seconds_between
+from loadpath.diagnosis.gpu.xid import seconds_between
 
 BEFORE_SECONDS = 10
 """How much earlier than the kernel's line an engine's line may be: clocks and buffers."""

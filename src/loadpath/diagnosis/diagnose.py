@@ -12,15 +12,15 @@ from loadpath.core.facts.errors import Symptom
 from loadpath.core.guard import guarded
 from loadpath.core.report import Finding, Report, Skipped, StepReport
 from loadpath.core.vocabulary import STACK
-from loadpath.diagnosis import whereabouts
 from loadpath.diagnosis.context import temper
 from loadpath.diagnosis.correlation import explain
 from loadpath.diagnosis.ladder import ladder, time_spent
-from loadpath.diagnosis.layers import layers, verdict_of
 from loadpath.diagnosis.ledger import ledger
-from loadpath.diagnosis.profile_tables import tables
+from loadpath.diagnosis.machine import whereabouts
+from loadpath.diagnosis.machine.layers import layers, verdict_of
+from loadpath.diagnosis.machine.since_boot import aged
+from loadpath.diagnosis.profile.tables import tables
 from loadpath.diagnosis.registry import rules
-from loadpath.diagnosis.since_boot import aged
 from loadpath.diagnosis.verdict import fold, order, root_cause, verdict
 from loadpath.knowledge.tables import findings
 

@@ -31,7 +31,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return f"{self.judge.__module__.rpartition('.')[2]}.{self.judge.__name__}"
+        return f"{self.judge.__module__.partition('.diagnosis.')[2] or self.judge.__module__}.{self.judge.__name__}"
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str | None:

@@ -90,7 +90,7 @@ def verdict(case: Case, made: list[Finding]) -> Verdict:
 
 def _of_another_part(case: Case, told: Finding) -> bool:
     """A healthy look at the GPUs beside a start whose end was not seen says nothing of that start."""
-    return row_of(told).state == "healthy" and row_of(told).judged_by.startswith("gpu_") and case.has(StepMark)
+    return row_of(told).state == "healthy" and row_of(told).judged_by.startswith("gpu.") and case.has(StepMark)
 
 
 def _how(stop: Stopped) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from loadpath.core.facts.base import Fact
 from loadpath.core.facts.runtime import EndpointAsked, EngineInstalled, EngineLog, EngineProcess
 from loadpath.core.text import Capture, Line
-from loadpath.readers.records import records
+from loadpath.readers.python.records import records
 
 _TYPES = (EngineInstalled, EngineProcess, EndpointAsked, EngineLog)
 

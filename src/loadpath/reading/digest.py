@@ -14,7 +14,7 @@ from loadpath.core.report import Skipped
 from loadpath.core.text import Line
 from loadpath.intake.recordings import SQLITE, is_recording, report_of
 from loadpath.intake.sources import Source
-from loadpath.readers.gpu_work import WHOLE, Trace, View
+from loadpath.readers.profile.gpu_work import WHOLE, Trace, View
 
 _EVENTS = (b'"traceEvents"', b'"deviceProperties"')
 """Keys, one of which stands in the head of a Chrome trace of the torch profiler; the list of events may begin later."""
@@ -52,21 +52,21 @@ def digest_of(
         trace = _of_database(source, chunks) if head.startswith(SQLITE) else _of_events(chunks)
     except ValueError as error:
         return [], (Skipped(source.name, str(error)),)
-    from loadpath.readers.gpu_timeline import digest
+    from loadpath.readers.profile.gpu_timeline import digest
 
     lines = [Line(number, text, text) for number, text in enumerate(digest(trace, view), 1)]
     return lines, ()
 
 
 def _of_database(source: Source, chunks: Iterator[bytes]) -> Trace:
-    from loadpath.readers.nsys_sqlite import trace_of
+    from loadpath.readers.profile.nsys_sqlite import trace_of
 
     with _on_disk(source, chunks) as path:
         return trace_of(path)
 
 
 def _of_events(chunks: Iterator[bytes]) -> Trace:
-    from loadpath.readers.torch_trace import trace_of
+    from loadpath.readers.profile.torch_trace import trace_of
 
     return trace_of(chunks)
 

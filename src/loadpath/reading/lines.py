@@ -9,7 +9,7 @@ from loadpath.core.report import Skipped
 from loadpath.core.text import Line
 from loadpath.intake.clean import clean, clean_numbered
 from loadpath.intake.sources import Source, sources
-from loadpath.readers.gpu_work import WHOLE, View
+from loadpath.readers.profile.gpu_work import WHOLE, View
 from loadpath.reading.digest import digest_of, is_digested, is_table, table_lines
 
 SMALL = 1 << 20

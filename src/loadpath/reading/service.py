@@ -20,7 +20,7 @@ from loadpath.engines import registry as engines
 from loadpath.intake.cut import LogShape, Shape, cut
 from loadpath.intake.samples import labelled
 from loadpath.readers import registry as readers
-from loadpath.readers.gpu_work import View
+from loadpath.readers.profile.gpu_work import View
 from loadpath.reading.second_look import second_look
 
 

@@ -10,7 +10,7 @@ from loadpath.core.table import Column, Table
 from loadpath.core.traffic import BenchResult, Figures, Level
 from loadpath.core.units import show_count
 from loadpath.core.vocabulary import State
-from loadpath.diagnosis.bench_phases import slow_stretches
+from loadpath.diagnosis.traffic.phases import slow_stretches
 from loadpath.reading.service import read_bytes
 from loadpath.traffic.result_file import to_json
 from loadpath.traffic.tables import level_name, tables_of

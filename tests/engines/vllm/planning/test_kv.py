@@ -71,9 +71,13 @@ def test_the_attention_block_of_a_hybrid_holds_a_state(name: str, block: int, pa
 @pytest.mark.parametrize(("name", "more"), [("ibm-granite/granite-4.0-h-tiny", 1), ("Qwen/Qwen3.5-27B", 0)])
 def test_mamba_2_keeps_one_more_state_of_a_request_from_0_32_on(name: str, more: int) -> None:
     """As a start of 0.32.0 with a small hybrid model logged it: 5,461 blocks, room for 910.17, six blocks each."""
-    o, late = (opts(name, version, max_model_len=1024, enable_prefix_caching="true") for version in ((0, 31, 0), (0, 32, 0)))
+    o, late = (
+        opts(name, version, max_model_len=1024, enable_prefix_caching="true") for version in ((0, 31, 0), (0, 32, 0))
+    )
     assert request_blocks(laid_out(name, late), 1024, late) - request_blocks(laid_out(name, o), 1024, o) >= more
-    assert (request_blocks(laid_out(name, late), 1024, late) == request_blocks(laid_out(name, o), 1024, o)) == (not more)
+    assert (request_blocks(laid_out(name, late), 1024, late) == request_blocks(laid_out(name, o), 1024, o)) == (
+        not more
+    )
 
 
 def test_drafted_tokens_lengthen_the_states() -> None:

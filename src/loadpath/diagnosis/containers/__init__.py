@@ -1,0 +1,1 @@
+"""Containers and their limits: injection, CDI, runtimes, shared memory, probes, exits."""

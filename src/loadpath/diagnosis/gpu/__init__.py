@@ -1,0 +1,1 @@
+"""The GPUs themselves: state, faults, clocks, who uses them."""

@@ -1,0 +1,1 @@
+"""A server's life: its start, its serving, its end."""

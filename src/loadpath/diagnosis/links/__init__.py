@@ -1,0 +1,1 @@
+"""What joins GPUs and nodes."""

@@ -1,0 +1,1 @@
+"""A live machine, layer by layer."""

@@ -1,0 +1,1 @@
+"""What measurements of a live server show: benchmarks, readiness."""

@@ -1,0 +1,1 @@
+"""Container engines, their configuration, Kubernetes."""

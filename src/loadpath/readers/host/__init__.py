@@ -1,0 +1,1 @@
+"""The host: its kernel, bus, limits, memory."""

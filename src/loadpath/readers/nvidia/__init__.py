@@ -1,0 +1,1 @@
+"""What NVIDIA's driver and its other tools print."""

@@ -1,0 +1,1 @@
+"""Python: tracebacks, environments, frameworks' own messages."""

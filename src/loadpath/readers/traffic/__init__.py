@@ -1,0 +1,1 @@
+"""Results of benchmark tools and of our own measurements."""
