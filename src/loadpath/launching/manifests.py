@@ -104,7 +104,7 @@ def _deployment(made: Launch) -> Iterator[str]:
     for number, mount in enumerate(made.mounts):
         yield f"        - name: {_volume_name(number)}"
         source = mount.source.replace("$HOME", "/var/lib/loadpath")
-        kind = "Directory" if mount.read_only else "DirectoryOrCreate"
+        kind = "File" if mount.source.endswith(".gguf") else "Directory" if mount.read_only else "DirectoryOrCreate"
         yield _line(
             10,
             f"hostPath: {{path: {_scalar(source)}, type: {kind}}}",

@@ -95,6 +95,22 @@ class Options(msgspec.Struct, frozen=True, cache_hash=True):
         return batches * self.max_num_batched_tokens
 
 
+KV_DTYPES = (
+    "auto",
+    "float16",
+    "bfloat16",
+    "half",
+    "fp8",
+    "int8",
+    "int4",
+    "nvfp4",
+    "turboquant",
+    "octave",
+    "ultraquant",
+)
+"""How the types that vLLM's releases take for their cache begin."""
+
+
 class _Settings:
     """The settings as given, read by name in either spelling (dashes or underscores)."""
 
@@ -121,6 +137,13 @@ class _Settings:
         number = _whole(value)
         if number is None:
             raise BadSetting(f"--{names[0]} {value}: a whole number is needed")
+        return number
+
+    def count(self, name: str) -> int | None:
+        """A whole number of at least 1."""
+        number = self.whole(name)
+        if number is not None and number < 1:
+            raise BadSetting(f"--{name} {number}: at least 1 is needed")
         return number
 
     def share(self, name: str) -> float | None:
@@ -181,7 +204,7 @@ def options(deployment: Deployment) -> Options:
         expert_parallel=given.flag("enable-expert-parallel"),
         decode_context_parallel=given.whole("decode-context-parallel-size", "dcp") or 1,
         prefill_context_parallel=given.whole("prefill-context-parallel-size", "pcp") or 1,
-        utilisation=given.share("gpu-memory-utilization") or default_utilisation(version),
+        utilisation=_utilisation(given, version),
         max_model_len=length,
         auto_length=auto,
         too_long=length > shape.max_position > 0 and not any(given.text(name) for name in _STRETCHED),
@@ -211,6 +234,15 @@ def options(deployment: Deployment) -> Options:
     )
 
 
+def _utilisation(given: _Settings, version: Version) -> float:
+    share = given.share("gpu-memory-utilization")
+    if share is None:
+        return default_utilisation(version)
+    if not 0 < share <= 1:
+        raise BadSetting(f"--gpu-memory-utilization {share:g}: a share of the card above 0, at most 1, is needed")
+    return share
+
+
 def _tensor_parallel(given: _Settings) -> int:
     return given.whole("tensor-parallel-size", "tp") or 1
 
@@ -235,6 +267,8 @@ def _dtype_bytes(given: _Settings, shape: ModelShape) -> int:
 
 def _kv_dtype(given: _Settings, shape: ModelShape, version: Version) -> str:
     named = given.text("kv-cache-dtype") or "auto"
+    if not named.startswith(KV_DTYPES):
+        raise BadSetting(f"--kv-cache-dtype {named}: one of {', '.join(KV_DTYPES)} … is needed")
     if named == "auto" and version >= releases.PAGE_UNIFICATION and shape.quantisation is not None:
         return "fp8" if shape.quantisation.kv_bits == 8 else "auto"
     return named
@@ -251,7 +285,7 @@ def _batch(
     given: _Settings, version: Version, card: Card, length: int, chunked: bool, v0: bool, towers: bool
 ) -> tuple[int, int]:
     """Tokens and requests of one step: what the profiling pass is made of (C.3)."""
-    set_tokens, set_seqs = given.whole("max-num-batched-tokens"), given.whole("max-num-seqs")
+    set_tokens, set_seqs = given.count("max-num-batched-tokens"), given.count("max-num-seqs")
     tokens, seqs = _default_batch(version, card, v0)
     if v0:
         step = 512 if (0, 4, 3) <= version < (0, 6, 5) else 2048
