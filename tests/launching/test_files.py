@@ -12,8 +12,8 @@ import yaml
 
 from loadpath.forecast.commands import from_file
 from loadpath.forecast.deploy import deployment
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import Request
-from loadpath.forecast.service import planned
 from loadpath.launching.build import Options, launch
 from loadpath.launching.spec import Launch
 from loadpath.launching.training import training

@@ -8,7 +8,7 @@ import msgspec
 
 from loadpath.checkpoints import safetensors
 from loadpath.checkpoints.errors import ModelError
-from loadpath.checkpoints.source import json_file
+from loadpath.checkpoints.json_file import json_file
 from loadpath.core.checkpoint import Checkpoint
 
 

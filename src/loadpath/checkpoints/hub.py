@@ -63,7 +63,7 @@ def fetch(name: str, *, network: bool = True) -> Found:
 
 
 def _config(client: Any, name: str) -> dict[str, Any]:
-    from loadpath.checkpoints.source import json_file
+    from loadpath.checkpoints.json_file import json_file
 
     try:
         config = json_file(Path(client.hf_hub_download(name, "config.json")))

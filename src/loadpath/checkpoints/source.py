@@ -14,6 +14,7 @@ import msgspec
 
 from loadpath.checkpoints import safetensors
 from loadpath.checkpoints.errors import ModelError
+from loadpath.checkpoints.json_file import json_file
 from loadpath.core.checkpoint import Checkpoint
 from loadpath.core.shape import Dtype, ModelShape
 from loadpath.knowledge import models
@@ -83,16 +84,6 @@ def read_config(path: Path, folder: Path | None = None, name: str = "") -> Model
     beside = (folder or path.parent) / "hf_quant_config.json"
     quantisation = json_file(beside) if beside.is_file() else None
     return shape_of(config, str(path), name or path.resolve().parent.name, quantisation)
-
-
-def json_file(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
-    try:
-        return msgspec.json.decode(path.read_bytes().replace(b"Infinity", b"1e999"), type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        if safetensors.head_of_pointer(path):
-            raise ModelError(f"{path} is a Git LFS pointer, not the file itself") from error
-        raise ModelError(f"{path} is no valid JSON: {error}") from error
 
 
 def _open_folder(folder: Path) -> Opened:

@@ -18,7 +18,7 @@ from loadpath.traffic.sender import Key
 from loadpath.traffic.wire import Target, target_of
 
 if TYPE_CHECKING:
-    from loadpath.cli.bench import Asked
+    from loadpath.cli.bench_asked import Asked
 
 REQUESTS, CONCURRENCY = 100, 8
 _UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

@@ -8,8 +8,8 @@ from loadpath.core.plan import Identity, Plan
 from loadpath.core.table import Cell, Column, Table
 from loadpath.core.units import show_bytes, show_count
 from loadpath.forecast.deploy import deployment
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import Request
-from loadpath.forecast.service import planned
 from loadpath.planning.identity import differences
 
 

@@ -18,8 +18,8 @@ from loadpath.core.units import show_bytes, show_count
 from loadpath.engines.registry import flag
 from loadpath.forecast.commands import lever
 from loadpath.forecast.deploy import with_settings
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused
-from loadpath.forecast.service import planned
 from loadpath.forecast.solve import Change, changed, solutions, weights_changes, words
 from loadpath.planning.deployment import Deployment
 from loadpath.planning.kv import round_context

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import msgspec
 
-from loadpath.core.plan import Plan
 from loadpath.core.report import Report, Verdict
 from loadpath.core.table import Table
-from loadpath.engines.registry import by_engine, load
 from loadpath.forecast.beside_model import notes_of
-from loadpath.forecast.deploy import cards_used, deployment, opened_model, planners
+from loadpath.forecast.deploy import cards_used, deployment, opened_model
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused, Request
-from loadpath.planning.deployment import Deployment
 from loadpath.planning.training import Training
 
 Progress = Callable[[int, int], None]
@@ -106,23 +103,6 @@ def _idle_cards(request: Request) -> tuple[str, ...]:
         f"the settings use {used} of the {request.count} GPUs: the other {request.count - used} stay idle; the figures are "
         "those of one replica",
     )
-
-
-def planned(deployed: Deployment) -> Plan:
-    """The plan alone: arithmetic, nothing judged. Raises PlanRefused for an engine without a memory model."""
-    entry = by_engine(deployed.engine)
-    model = load(entry) if entry else None
-    if model is None or not hasattr(model, "plan"):
-        raise PlanRefused(f"no memory model of {deployed.engine}; there is one of {', '.join(planners())}")
-    try:
-        made = cast(Plan, model.plan(deployed))
-    except ValueError as error:  # a setting that the engine itself would refuse, in its planner's words
-        raise PlanRefused(str(error)) from error
-    names = [card.name for card in deployed.cards]
-    if len(set(names)) == 1:
-        return made
-    mixed = " + ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
-    return msgspec.structs.replace(made, gpu=mixed)
 
 
 def _beside(request: Request, log: str) -> Report:

@@ -13,8 +13,8 @@ from loadpath.core.table import Cell, Column, Table
 from loadpath.engines.registry import flag
 from loadpath.forecast.commands import lever
 from loadpath.forecast.deploy import deployment, with_settings
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused, Request
-from loadpath.forecast.service import planned
 from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Deployment
 

@@ -17,8 +17,8 @@ from loadpath.core.table import Cell, Column, Table
 from loadpath.engines.registry import flag
 from loadpath.forecast.commands import lever
 from loadpath.forecast.deploy import with_settings
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused
-from loadpath.forecast.service import planned
 from loadpath.planning.deployment import Deployment
 
 MOST_SHOWN = 8

@@ -13,8 +13,8 @@ from loadpath.core.report import Verdict
 from loadpath.core.table import Cell, Column, Table
 from loadpath.forecast.deploy import deployment, with_settings
 from loadpath.forecast.flags import COUNTED, meant
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused, Request
-from loadpath.forecast.service import planned
 from loadpath.planning.deployment import Deployment
 
 MOST_POINTS = 100_000

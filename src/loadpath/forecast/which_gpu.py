@@ -8,8 +8,8 @@ from loadpath.core.plan import Plan
 from loadpath.core.report import Verdict
 from loadpath.core.table import Column, Table
 from loadpath.forecast.deploy import deployment
+from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused, Request
-from loadpath.forecast.service import planned
 from loadpath.knowledge.gpus import Gpu, gpus
 
 COUNTS = (1, 2, 4, 8)
