@@ -102,3 +102,10 @@ def test_training_that_does_not_fit_names_what_does() -> None:
 def test_what_cannot_be_planned_says_why(asked: Request, said: str) -> None:
     with pytest.raises(PlanRefused, match=said):
         plan(asked)
+
+
+def test_a_pool_cut_by_hand_is_the_first_thing_to_take_back() -> None:
+    cut = Request("Qwen/Qwen3-8B", ("H100 80GB",), settings={"max-model-len": "8192", "num-gpu-blocks-override": "100"})
+    root = plan(cut).root
+    assert root is not None and root.remedies[0].action.startswith("Remove the pool size set by hand")
+    assert root.remedies[0].suffices and root.remedies[0].figures["tokens"] > 8192

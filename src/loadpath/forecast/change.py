@@ -25,6 +25,7 @@ from loadpath.planning.deployment import Deployment
 from loadpath.planning.kv import round_context
 
 MOST = 5
+POOL_SIZE = "num-gpu-blocks-override"
 LEAST_CONTEXT = 1024
 """Tokens below which a server is of no use to anybody."""
 
@@ -48,6 +49,7 @@ def without_remedies(report: Report) -> Report:
 
 
 def _found(deployed: Deployment, plan: Plan) -> Iterator[Remedy]:
+    yield from _uncut(deployed)
     shorter = _shorter(deployed, plan)
     if shorter is not None:
         yield shorter
@@ -121,6 +123,18 @@ def _fewer_layers(deployed: Deployment) -> Iterator[Remedy]:
                 {"layers": count, "weights_bytes": made.weights_bytes}, True,
             )  # fmt: skip
             return
+
+
+def _uncut(deployed: Deployment) -> Iterator[Remedy]:
+    """A pool size set by hand is the first thing to take back."""
+    size = deployed.settings.get(POOL_SIZE)
+    if size is None:
+        return
+    settings = {name: value for name, value in deployed.settings.items() if name != POOL_SIZE}
+    made = planned(msgspec.structs.replace(deployed, settings=settings))
+    if made.fits:
+        figures = {"kv_bytes": made.kv_bytes, "tokens": made.kv_tokens}
+        yield Remedy(f"Remove the pool size set by hand (--{POOL_SIZE} {size})", "", _effect(made), figures, True)
 
 
 def _remedy(changes: tuple[Change, ...], made: Plan) -> Remedy:

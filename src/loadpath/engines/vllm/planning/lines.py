@@ -317,6 +317,8 @@ def _refusal(start: Start) -> str:
         )
     if held is None or held.fits:
         return ""
+    if o.block_override and not o.v0 and start.kv >= held.request_bytes:
+        return ""  # the check is against the memory: a pool cut by hand starts, and cannot serve a full-length request
     if o.v0:
         return (
             f"The model's max seq len ({o.max_model_len}) is larger than the maximum number of tokens that can be stored in "
