@@ -74,6 +74,26 @@ ENCODERS = frozenset({
 TEXT = ("text_config", "llm_config", "language_config", "thinker_config")
 
 
+_WIDTHS = (
+    "hidden_size",
+    "n_embd",
+    "d_model",
+    "dim",
+    "hidden_dim",
+    "model_dim",
+    "embed_dim",
+    "n_embed",
+    "decoder_hidden_size",
+)
+
+
+def _unsized(text: Fields) -> str:
+    """A configuration without the model's width describes whatever its class assumes."""
+    if text.states(*_WIDTHS):
+        return ""
+    return f"{text.where} states no width: the sizes are those that the class {text.kind or 'itself'} assumes"
+
+
 _DAMAGE = (TypeError, KeyError, IndexError, AttributeError, ZeroDivisionError, OverflowError, StopIteration)
 """What values of a wrong type in a damaged configuration make of its reading."""
 
@@ -113,7 +133,8 @@ def _whole(
         architecture=architecture or shape.architecture,
         source=where,
         quantisation=_quantised(shape, stored, quantisation, top, text),
-        note="; ".join(filter(None, (shape.note, note_of(shape, stored, quantisation)))),
+        basis=shape.basis if text.states(*_WIDTHS) else "defaults",
+        note="; ".join(filter(None, (shape.note, note_of(shape, stored, quantisation), _unsized(text)))),
     )
 
 

@@ -239,6 +239,11 @@ def _notes(deployment: Deployment, o: Options, least: _Stage, held: Pool | None)
     told = list(least.resident.notes)
     if deployment.version is None:
         told.append(f"vLLM {releases.spelled(o.version)} is assumed: the newest that is known.")
+    elif o.version > releases.NEWEST:
+        newest = releases.spelled(releases.NEWEST)
+        told.append(
+            f"vLLM {releases.spelled(o.version)} is newer than what is known here: the formulas of {newest} stand in."
+        )
     if releases.V1_DEFAULT <= o.version < releases.NCCL_BEFORE_BASELINE:
         freed = (profile.SORTED_LOGIT - profile.SAMPLED_LOGIT) * min(o.max_num_seqs, o.max_num_batched_tokens)
         told.append(
