@@ -6,7 +6,7 @@ SHARED ?= ../shared
 READY := $(VENV)/.ready
 INCIDENTS := src/loadpath/examples
 
-.PHONY: demo test lint types unit test-engines accuracy bench docs clean
+.PHONY: demo test lint types unit test-timing test-engines accuracy bench docs clean
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,7 +23,11 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 -m "not timing"
+
+# Exactness in real time: one at a time, nothing beside them.
+test-timing: $(READY)
+	$(BIN)/pytest -m timing
 
 # Real engines on the CPU: llama.cpp, and vLLM in an environment of its own (3 GB), which is skipped with the reason
 # where it cannot be made. ENGINES=all starts it for more kinds of models.

@@ -14,6 +14,8 @@ from sse_server import running
 
 Bench = Callable[..., BenchResult]
 
+pytestmark = pytest.mark.timing
+
 
 def figures(result: BenchResult) -> Figures:
     found = result.levels[-1].figures
