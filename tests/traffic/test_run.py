@@ -154,10 +154,10 @@ def test_without_usage_chunks_are_counted_and_it_is_said(run_bench: Bench) -> No
 
 def test_the_server_is_named_and_watched(run_bench: Bench) -> None:
     with running(ttft=0.1, itl=0.01) as url:
-        result = run_bench(url, requests=24, outputs="40", warmup=0)
+        result = run_bench(url, requests=72, outputs="40", warmup=0)
     assert (result.server.engine, result.server.version, result.server.model) == ("vllm", "0.12.0", "test/model")
     assert 2 <= max(m.running or 0 for m in result.metrics) <= 8  # the sampler of a busy machine misses some
-    assert result.metrics[-1].generation_tokens == 24 * 40 + 2 * 2
+    assert result.metrics[-1].generation_tokens == 72 * 40 + 2 * 2
 
 
 def test_repeats_give_confidence_and_prompts_never_repeat(run_bench: Bench) -> None:
