@@ -208,23 +208,3 @@ def _write_archive(out: Path, files: Sequence[tuple[str, bytes]]) -> int:
     finally:
         part.unlink(missing_ok=True)
     return size
-
-
-def verified(path: Path) -> list[str]:
-    """The members of a bundle whose bytes are not those that its manifest names (none: it is whole). Raises OSError."""
-    import zstandard
-
-    wrong: list[str] = []
-    sums: dict[str, str] = {}
-    with (
-        path.open("rb") as file,
-        zstandard.ZstdDecompressor().stream_reader(file) as packed,
-        tarfile.open(fileobj=cast("io.BufferedReader", packed), mode="r|") as archive,
-    ):
-        for member in archive:
-            data = (archive.extractfile(member) or io.BytesIO()).read()
-            if member.name == MANIFEST:
-                sums = {m.file: m.sha256 for m in msgspec.json.decode(data, type=Manifest).members}
-            elif sums.pop(member.name, "") != hashlib.sha256(data).hexdigest():
-                wrong.append(member.name)
-    return [*wrong, *sums]

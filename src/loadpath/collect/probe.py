@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -116,10 +115,6 @@ class Machine:
             return self.path(path).stat()
         except OSError:
             return None
-
-    def is_device(self, path: str) -> bool:
-        found = self.stat(path)
-        return found is not None and stat.S_ISCHR(found.st_mode)
 
     def why_unread(self, path: str) -> Outcome:
         """Why `read` gave None: `denied`, `missing`, or `failed` where the file is there and does not answer."""

@@ -28,3 +28,9 @@ OperatorAction = Literal[
     "none", "change-settings", "restart-process", "replace-group", "drain", "reset-gpu", "reboot", "service"
 ]
 BlastRadius = Literal["request", "process", "serving-group", "gpu", "node", "fabric"]
+
+ENGINE_NAMES = {
+    "vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-llm": "TensorRT-LLM", "tgi": "TGI", "lmdeploy": "LMDeploy",
+    "triton-server": "Triton",
+}  # fmt: skip
+"""Engines as their makers write them; those that are missing are written as they are."""

@@ -20,14 +20,12 @@ from loadpath.core.facts.engine import (
 )
 from loadpath.core.report import Finding, Verdict
 from loadpath.core.units import show_bytes, show_count
-from loadpath.core.vocabulary import State
+from loadpath.core.vocabulary import ENGINE_NAMES, State
 from loadpath.diagnosis.rule import row_of
 
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 _CERTAINTY = {"established": 0, "likely": 1, "possible": 2}
 _BY_SEVERITY: dict[str, State | None] = {"error": "failed", "warning": "degraded", "info": None}
-_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-llm": "TensorRT-LLM", "tgi": "TGI",
-            "lmdeploy": "LMDeploy", "triton-server": "Triton"}  # fmt: skip
 
 
 def order(made: list[Finding]) -> list[Finding]:
@@ -104,7 +102,7 @@ def _how(stop: Stopped) -> str:
 def _serves(case: Case) -> str:
     """ "vLLM 0.10.2 is ready: weights 27.31 GiB, KV cache 176,128 tokens, 5.37 full-length requests." """
     started, model = case.last(EngineStarted), case.last(ModelNamed)
-    who = _ENGINES.get(case.engine or "", case.engine or "The server")
+    who = ENGINE_NAMES.get(case.engine or "", case.engine or "The server")
     if started is not None and started.version:
         who += f" {started.version}"
     served = f" with {model.name}" if model is not None and model.name else ""

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 import msgspec
 
 from loadpath.core.plan import Plan
-from loadpath.core.shape import ModelShape, Quantisation, Role
+from loadpath.core.shape import ModelShape, Quantisation
 from loadpath.core.table import Cell, Column, Table
 from loadpath.engines.registry import flag
 from loadpath.forecast.commands import lever
 from loadpath.forecast.deploy import with_settings
 from loadpath.forecast.planned import planned
 from loadpath.forecast.request import PlanRefused
+from loadpath.knowledge.schemes import LINEAR
 from loadpath.planning.deployment import Deployment
 
 MOST_SHOWN = 8
@@ -27,7 +28,6 @@ HIGH_SHARE = 0.95
 HIGH_STATIC = 0.88
 """The same for SGLang, whose share leaves out activations and graphs: they need the rest."""
 SMALL_PASS = 2048
-LINEAR: frozenset[Role] = frozenset({"attention", "mlp", "experts", "shared-experts", "recurrent"})
 FP8 = Quantisation("fp8", 8, "float", strategy="tensor", activation_bits=8, modules=LINEAR, online=True)
 INT4 = Quantisation("awq", 4, "int", group_size=128, zero_point=True, strategy="group", modules=LINEAR)
 

@@ -43,6 +43,5 @@ class Deployment(msgspec.Struct, frozen=True):
     version: Version | None = None
     settings: dict[str, str] = {}
     checkpoint: Checkpoint | None = None
-    adapters: tuple[Checkpoint, ...] = ()
     drafter: ModelShape | None = None
     available_kv_bytes: int | None = None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from loadpath.core.plan import Identity, Plan
 from loadpath.core.units import show_bytes, show_count
-
-_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "tensorrt-llm": "TensorRT-LLM", "tgi": "TGI",
-            "lmdeploy": "LMDeploy"}  # fmt: skip
-
+from loadpath.core.vocabulary import ENGINE_NAMES
 
 ASKED_FOR = ("solve", "against", "beside", "sharing", "ways-to-share")
 """Tables that answer an option of `plan`: they stand before the plan itself."""
@@ -16,7 +13,7 @@ ASKED_FOR = ("solve", "against", "beside", "sharing", "ways-to-share")
 def headline(plan: Plan) -> str:
     """ "Qwen3-14B on 2 x H100 80GB, vLLM 0.33.0"."""
     cards = _cards(plan)
-    return f"{plan.model} on {cards}, {_ENGINES.get(plan.engine, plan.engine)} {plan.engine_version}".rstrip()
+    return f"{plan.model} on {cards}, {ENGINE_NAMES.get(plan.engine, plan.engine)} {plan.engine_version}".rstrip()
 
 
 def _cards(plan: Plan) -> str:

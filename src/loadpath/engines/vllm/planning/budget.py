@@ -8,7 +8,7 @@ from loadpath.core.units import GIB, MIB
 from loadpath.engines.vllm.planning import releases
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card
-from loadpath.planning.kv import budget
+from loadpath.planning.kv import budget, kv_share
 
 CONTEXT_BYTES = 520 * MIB
 """CUDA context of a process on a data-centre card (H100: free memory at the start of 16 logged runs)."""
@@ -50,10 +50,12 @@ def share(card: Card, options: Options, weights: int, activation: int, graphs: i
     """The KV cache's share of `card`. `extra`: other allocations that this version charges."""
     allowed = budget(card.total_bytes, options.utilisation, options.version)
     outside = non_torch(card, options)
-    used = weights + activation + outside + extra + (graphs if options.version >= releases.GRAPHS_CHARGED else 0)
+    charged = outside + extra
     if not options.v0 and options.version < releases.OWN_MEMORY_ONLY:
-        used += card.total_bytes - free_at_start(card, options)  # whatever is in use on the card, whoever holds it
-    kv = allowed - used if options.kv_bytes is None else options.kv_bytes
+        charged += card.total_bytes - free_at_start(card, options)  # whatever is in use on the card, whoever holds it
+    kv = options.kv_bytes
+    if kv is None:
+        kv = kv_share(card.total_bytes, options.utilisation, weights, charged, activation, graphs, options.version)
     return Share(card.total_bytes, allowed, free_at_start(card, options), outside, kv)
 
 

@@ -6,7 +6,6 @@ from loadpath.core.shape import ModelShape
 from loadpath.core.units import KIB
 from loadpath.engines.vllm.planning import releases
 from loadpath.engines.vllm.planning.options import Options, mixture, recurrent
-from loadpath.planning.deployment import Version
 
 LARGEST, LARGEST_BLACKWELL = 512, 1024
 GPT_OSS = "GptOssForCausalLM"  # captured up to the larger size on every card
@@ -70,8 +69,3 @@ def error(shape: ModelShape, options: Options, switched: bool) -> float:
     """Mean error to be expected of `graph_bytes`."""
     fitted = options.version >= releases.GRAPH_ESTIMATE and not recurrent(shape)
     return ERROR if fitted and switched else ERROR_ELSEWHERE
-
-
-def charged(version: Version) -> bool:
-    """Whether this version takes the estimate out of the KV cache's share."""
-    return version >= releases.GRAPHS_CHARGED

@@ -17,6 +17,7 @@ from loadpath.engines.vllm.planning.kv_groups import Layout
 from loadpath.engines.vllm.planning.kv_tokens import Pool
 from loadpath.engines.vllm.planning.options import Options
 from loadpath.planning.deployment import Card
+from loadpath.planning.kv import subtracts_graphs
 
 _DOCS = "See https://docs.vllm.ai/en/latest/configuration/conserving_memory/ for more details."
 _DTYPE = {2: "bfloat16", 4: "float32"}
@@ -226,7 +227,7 @@ def _profile(start: Start) -> Iterator[str]:
         yield _info(o, _worker(o), _breakdown(start), "DEBUG")
     if o.version >= releases.HYBRID_GROUPS:
         yield _info(o, _worker(o), f"Available KV cache memory: {_gib(start.kv, o)} GiB")
-    if graphs.charged(o.version) and start.graph_sizes:
+    if subtracts_graphs(o.version) and start.graph_sizes:
         yield _info(o, _worker(o), _equivalent_share(start))
 
 

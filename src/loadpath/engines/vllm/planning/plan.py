@@ -18,6 +18,7 @@ from loadpath.knowledge.gpus import by_id
 from loadpath.planning.deployment import Card, Deployment
 from loadpath.planning.divisible import uncut
 from loadpath.planning.identity import identity
+from loadpath.planning.kv import subtracts_graphs
 from loadpath.planning.per_shape import per_shape
 from loadpath.planning.split import Split
 
@@ -198,7 +199,7 @@ def _parts(deployment: Deployment, o: Options, stage: _Stage, kv: int) -> tuple[
     basis = stage.resident.basis
     given = deployment.available_kv_bytes is not None or o.kv_bytes is not None
     switched = budget.nvswitch(stage.card)
-    outside = "" if graphs.charged(o.version) else "outside the budget"
+    outside = "" if subtracts_graphs(o.version) else "outside the budget"
     parts = [
         PlanPart("weights", stage.resident.model, basis, WEIGHTS_ERROR if basis == "exact" else None),
         PlanPart("LoRA slots", stage.resident.lora, "exact"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from loadpath.planning.deployment import Version
+from loadpath.planning.kv import GRAPHS_SUBTRACTED_SINCE
 
 NEWEST: Version = (0, 33, 0)
 MEASURED_PEAK: Version = (0, 6, 4)
@@ -29,7 +30,7 @@ GRAPH_ESTIMATE: Version = (0, 18, 0)
 FLASHINFER_SAMPLER: Version = (0, 21, 0)
 FLASHINFER_EXPERTS: Version = (0, 20, 0)
 """FlashInfer's kernels are preferred for unquantised experts on Blackwell."""
-GRAPHS_CHARGED: Version = (0, 20, 0)
+GRAPHS_CHARGED: Version = GRAPHS_SUBTRACTED_SINCE
 TOKENS_BY_CONCURRENCY: Version = (0, 20, 1)
 IN_FLIGHT_BATCHES: Version = (0, 26, 0)
 HYBRID_PREFIX_CACHING: Version = (0, 26, 0)
